@@ -8,10 +8,10 @@ use serde_json::json;
 use crate::Answer;
 use crate::failure::Failure;
 use crate::input::{Entries, InputOptions};
-use crate::output::print;
+use crate::output::{Progress, print};
 use crate::place::{check_no_secret, check_order_of_arguments, is_url};
-use crate::progress::Progress;
 use crate::remote;
+use crate::set::Shard;
 use crate::sort::{KeyOrder, Sorter};
 use crate::write::{Add, TableOptions, check_out, parse_size, write_table};
 
@@ -53,11 +53,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
-    let options = args.table.write(order(args), false)?;
+    let order = KeyOrder::of(args.entries.database);
+    let options = args.table.write(order, false)?;
     if is_url(&args.input) {
         check_no_secret(&args.input)?;
         let what = "entries are read from a file or standard input: download them first";
-        return Err(Failure::new(what).at(args.input.display()));
+        return Err(Failure::of(&args.input, what));
     }
     check_order_of_arguments(&args.out, &args.input)?;
     check_out(&args.out, args.force)?;
@@ -70,45 +71,48 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     }
     let entries = Entries::open(&args.input, &args.entries)?;
     write_table(&args.out, args.force, &options, |add| {
-        fill(add, entries, args)
+        fill(add, entries, order, args)
     })?;
-    if args.json
-        && let Some(shard) = remote::describe(&args.out)?
-    {
-        print(format!("{}\n", json!(shard)))?;
+    if args.json {
+        let shard: Option<Shard> = remote::describe(&args.out)?;
+        let record = shard.map(|shard| format!("{}\n", json!(shard)));
+        print(record.unwrap_or_default())?;
     }
     Ok(Answer::Yes)
 }
 
 /// Passes all entries to `add`, which adds one to the table.
-fn fill(add: &mut Add<'_>, mut entries: Entries<'_>, args: &Args) -> Result<(), Failure> {
+fn fill(
+    add: &mut Add<'_>,
+    mut entries: Entries<'_>,
+    order: KeyOrder,
+    args: &Args,
+) -> Result<(), Failure> {
     let mut progress = Progress::bytes(entries.size);
-    let (mut key, mut value, mut previous) = (Vec::new(), Vec::new(), Vec::new());
-    let mut sorter =
-        (args.sort).then(|| Sorter::new(order(args), args.keep_last, args.sort_memory));
-    let mut is_empty = true;
-    while entries.next(&mut key, &mut value)? {
+    let mut sorter = (args.sort).then(|| Sorter::new(order, args.keep_last, args.sort_memory));
+    let mut previous = None;
+    while let Some((key, value)) = entries.next()? {
         progress.set(entries.position());
         match &mut sorter {
             Some(sorter) => sorter.add(&key, &value)?,
             None => add(&key, &value).map_err(|e| match e.kind() {
                 ErrorKind::OutOfOrder => {
-                    Failure::new(out_of_order(order(args), &previous, &key)).at(entries.place())
+                    let previous = previous.as_deref().unwrap_or_default();
+                    Failure::new(out_of_order(order, previous, &key)).at(entries.place())
                 }
                 ErrorKind::TooLarge => Failure::from(e).at(entries.place()),
                 _ => e.into(),
             })?,
         }
-        std::mem::swap(&mut key, &mut previous);
-        is_empty = false;
+        previous = Some(key);
     }
-    if is_empty && !args.allow_empty {
+    if previous.is_none() && !args.allow_empty {
         // Usually the command that should have written them has failed.
         let what = "no entries: use --allow-empty to build an empty table";
         return Err(Failure::new(what).at(&entries.name));
     }
     match sorter {
-        Some(sorter) => sorter.drain(|key, value| Ok(add(key, value)?)),
+        Some(sorter) => sorter.drain(add),
         None => Ok(()),
     }
 }
@@ -123,13 +127,5 @@ fn out_of_order(order: KeyOrder, previous: &[u8], key: &[u8]) -> String {
             "key {shown} is out of order, it follows {}: sort the lines, or use --sort",
             order.show(previous)
         )
-    }
-}
-
-fn order(args: &Args) -> KeyOrder {
-    if args.entries.database {
-        KeyOrder::Internal
-    } else {
-        KeyOrder::Bytewise
     }
 }

@@ -3,7 +3,6 @@
 pub(crate) mod info;
 pub(crate) mod records;
 pub(crate) mod salvage;
-pub(crate) mod verify;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,11 +15,9 @@ use leveltable_database::{
 };
 use serde_json::json;
 
-use crate::failure::Failure;
-use crate::open::Bounds;
-use crate::output::complain;
+use crate::output::{complain, note};
 use crate::place::is_url;
-use crate::row::{Lead, Row, RowSource, directed};
+use crate::row::{Bounds, Row, RowSource, directed};
 use crate::sort::KeyOrder;
 
 /// Returns whether `path` is a directory that says that it is a database.
@@ -28,28 +25,12 @@ pub(crate) fn is_database(path: &Path) -> bool {
     !is_url(path) && fs::symlink_metadata(path.join("CURRENT")).is_ok()
 }
 
-/// Opens the database in the directory `path`.
-pub(crate) fn open(path: &Path, skip_damaged: bool) -> Result<Database, Failure> {
-    Ok(options(skip_damaged).open_read_only(path)?)
-}
-
-/// Every block is read once, and some systems allow few open files.
-fn options(skip_damaged: bool) -> DatabaseOptions {
+/// Returns how databases are opened: every block is read once, and some systems allow few open files.
+pub(crate) fn options(skip_damaged: bool) -> DatabaseOptions {
     DatabaseOptions::new()
         .tables(OpenOptions::new().no_cache())
         .max_open_tables(100)
         .skip_damaged(skip_damaged)
-}
-
-/// Returns the message of an error, in which the options of the library are those of the tool.
-pub(crate) fn with_remedies(message: &str) -> String {
-    message
-        .replace("open_without_manifest reads", "`leveltable salvage` copies")
-        .replace(
-            "skip_damaged reads the database",
-            "`scan --skip-damaged` reads the database",
-        )
-        .replace("need DatabaseOptions::comparator", "need one that is known")
 }
 
 /// Says on standard error which records of logs were left out of `db` because they are damaged. Returns whether there are any.
@@ -76,39 +57,30 @@ pub(crate) fn rows(
     with_history: bool,
 ) -> leveltable::Result<RowSource> {
     if !with_history {
-        return Ok(directed(
-            db.range(bounds).map(|entry| entry.map(Row::from)),
-            reverse,
-        ));
+        return Ok(directed(db.range(bounds), reverse));
     }
-    let versions = db
-        .history_range(bounds)?
-        .map(|version| version.map(Row::from));
+    let versions = db.history_range(bounds)?;
     if reverse {
-        let versions: Vec<_> = versions.collect();
-        return Ok(directed(versions.into_iter(), reverse));
+        return Ok(directed(versions.collect::<Vec<_>>().into_iter(), true));
     }
-    Ok(Box::new(versions))
+    Ok(Box::new(versions.map(|version| version.map(Row::from))))
 }
 
 impl From<HistoryEntry> for Row {
     fn from(version: HistoryEntry) -> Row {
-        let HistoryEntry { file, offset, .. } = version;
         let (state, by) = match version.state {
             VersionState::Live => ("live", None),
             VersionState::Overwritten(by) => ("overwritten", Some(by)),
             VersionState::Deleted(by) => ("deleted", Some(by)),
             VersionState::FileNotListed => ("file not listed", None),
         };
-        let text = format!("{file}\t{offset}\t{state}\t");
-        let json = vec![
-            ("file", json!(file)),
-            ("offset", json!(offset)),
-            ("state", json!(state)),
-            ("by", json!(by)),
-        ];
         Row {
-            lead: Lead { text, json },
+            lead: vec![
+                ("file", json!(version.file)),
+                ("offset", json!(version.offset)),
+                ("state", json!(state)),
+                ("by", json!(by)),
+            ],
             ..Row::of_version(version.user_key, version.sequence, version.version)
         }
     }
@@ -175,20 +147,19 @@ pub(crate) fn order_beside(path: &Path) -> Option<KeyOrder> {
 
 /// Says on standard error, if the table at `path` is a part of a database, that it is no more.
 pub(crate) fn note_part(path: &Path) {
-    let (FileKind::Table, Some(number)) = kind_of(path) else {
-        return;
-    };
-    let Some(directory) = directory_of(path) else {
-        return;
-    };
-    let what = match Manifest::read(directory) {
-        Some(manifest) if manifest.tables.contains(&number) => "a table of the database in",
-        Some(_) => "a table that is not listed, or no longer, by the database in",
-        None => return,
-    };
-    let (path, directory) = (path.display(), directory.display());
-    let hint = "newer versions may lie elsewhere: name the directory to read the database";
-    complain("note", &format!("{path}: {what} {directory}: {hint}"));
+    if let (FileKind::Table, Some(number)) = kind_of(path)
+        && let Some(directory) = directory_of(path)
+        && let Some(manifest) = Manifest::read(directory)
+    {
+        let what = if manifest.tables.contains(&number) {
+            "a table of the database in"
+        } else {
+            "a table that is not listed, or no longer, by the database in"
+        };
+        let directory = directory.display();
+        let hint = "newer versions may lie elsewhere: name the directory to read the database";
+        note(path, format!("{what} {directory}: {hint}"));
+    }
 }
 
 /// Returns what a file of a database is by its name, and its number.

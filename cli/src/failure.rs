@@ -1,21 +1,20 @@
 //! The errors of commands.
 
+use std::env;
 use std::error::Error as _;
 use std::fmt::{self, Display};
 use std::io;
 use std::path::Path;
 
-use crate::database::with_remedies;
+use leveltable::Error;
+
 use crate::place::is_url;
-use crate::remote::explain;
 
 /// The reason why a command ended early.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The reader of the output has gone away. This is not an error.
-    ClosedPipe,
     /// Standard output cannot be written: no other file can be shown either.
-    Output(String),
+    Output(io::Error),
     /// One line with the error and, where possible, a remedy.
     Message(String),
 }
@@ -25,10 +24,15 @@ impl Failure {
         Failure::Message(message.into())
     }
 
+    /// Returns the failure of the file or the object at `path`.
+    pub(crate) fn of(path: &Path, what: impl Display) -> Failure {
+        Failure::new(what.to_string()).at(path.display())
+    }
+
     /// Returns the failure with `place` prepended to its message.
     pub(crate) fn at(self, place: impl Display) -> Failure {
         match self {
-            Failure::ClosedPipe | Failure::Output(_) => self,
+            Failure::Output(_) => self,
             Failure::Message(message) => Failure::Message(format!("{place}: {message}")),
         }
     }
@@ -36,56 +40,92 @@ impl Failure {
     /// Returns the failure for a table that would replace what is at `path`.
     pub(crate) fn taken(path: &Path) -> Failure {
         let what = "already exists: use --force to replace it, or name another file";
-        Failure::new(what).at(path.display())
-    }
-
-    /// Returns the failure for an error while writing to standard output.
-    pub(crate) fn output(error: io::Error) -> Failure {
-        match error.kind() {
-            io::ErrorKind::BrokenPipe => Failure::ClosedPipe,
-            _ => Failure::Output(format!("writing to standard output: {error}")),
-        }
+        Failure::of(path, what)
     }
 }
 
-impl From<leveltable::Error> for Failure {
-    fn from(error: leveltable::Error) -> Failure {
-        if let Some(what) = explain(&error) {
-            let failure = Failure::new(what);
-            return match error.path() {
-                Some(path) => failure.at(path.display()),
-                None => failure,
-            };
-        }
-        // Of a new table, although it was not there before.
-        if cause_of(&error) == Some(io::ErrorKind::AlreadyExists)
-            && let Some(path) = error.path()
-        {
-            return Failure::taken(path);
-        }
-        match error.path().filter(|path| is_url(path)) {
-            // A store says so at length.
-            Some(path) if is_not_found(&error) => Failure::new("no such object").at(path.display()),
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        match (explain(&error), error.path()) {
+            (Some(what), Some(path)) => Failure::of(path, what),
+            (Some(what), None) => Failure::new(what),
+            // Of a new table, although it was not there before.
+            (None, Some(path)) if cause_of(&error) == Some(io::ErrorKind::AlreadyExists) => {
+                Failure::taken(path)
+            }
             _ => Failure::Message(with_remedies(&error.to_string())),
         }
     }
 }
 
-fn cause_of(error: &leveltable::Error) -> Option<io::ErrorKind> {
+fn cause_of(error: &Error) -> Option<io::ErrorKind> {
     let cause = error.source()?.downcast_ref::<io::Error>();
     cause.map(io::Error::kind)
 }
 
 /// Returns whether an error says that there is no such file or object.
-pub(crate) fn is_not_found(error: &leveltable::Error) -> bool {
+pub(crate) fn is_not_found(error: &Error) -> bool {
     cause_of(error) == Some(io::ErrorKind::NotFound)
 }
 
 impl Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Failure::ClosedPipe => "writing to standard output: broken pipe",
-            Failure::Output(message) | Failure::Message(message) => message,
-        })
+        match self {
+            Failure::Output(error) => write!(f, "writing to standard output: {error}"),
+            Failure::Message(message) => f.write_str(message),
+        }
     }
+}
+
+/// Returns the message of an error, in which the options of the library are those of the tool.
+fn with_remedies(message: &str) -> String {
+    message
+        .replace("open_without_manifest reads", "`leveltable salvage` copies")
+        .replace(
+            "skip_damaged reads the database",
+            "`scan --skip-damaged` reads the database",
+        )
+        .replace("need DatabaseOptions::comparator", "need one that is known")
+}
+
+pub(crate) const NO_CREDENTIALS: &str = "no credentials for S3: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or \
+     AWS_SKIP_SIGNATURE=true for a bucket that everybody may read (~/.aws/credentials is not read)";
+
+/// Returns in a line what a store's `error` means, if the store itself says it at length or not at all.
+fn explain(error: &Error) -> Option<String> {
+    let is_of_url = error.path().map(is_url);
+    if is_of_url == Some(false) {
+        return None;
+    }
+    let mut causes = vec![error.to_string()];
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        causes.push(error.to_string());
+        cause = error.source();
+    }
+    let says = |what: &str| causes.iter().any(|cause| cause.contains(what));
+    if says("NoSuchBucket") || says("ContainerNotFound") {
+        return Some("no such bucket".into());
+    }
+    if says("builder error") {
+        let what = "the endpoint has no https: set AWS_ALLOW_HTTP=true (AZURE_ALLOW_HTTP, GOOGLE_ALLOW_HTTP) to use it";
+        return Some(what.into());
+    }
+    if says("169.254.169.254") || says("metadata") && says("credential") {
+        return Some(NO_CREDENTIALS.into());
+    }
+    if says("error sending request") {
+        let root = causes.last().map_or("", String::as_str);
+        let endpoint = match env::var("AWS_ENDPOINT") {
+            Ok(endpoint) => format!("AWS_ENDPOINT is {endpoint}"),
+            Err(_) => "AWS_ENDPOINT is not set, so this is Amazon".to_owned(),
+        };
+        return Some(format!("no connection to the store: {root} ({endpoint})"));
+    }
+    if is_of_url == Some(true) && is_not_found(error) {
+        return Some("no such object".into());
+    }
+    // The tool has no such option.
+    let (message, _) = causes.first()?.split_once("; allow_unpinned(true)")?;
+    Some(message.to_owned())
 }

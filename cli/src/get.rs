@@ -1,27 +1,22 @@
 //! `leveltable get`: prints the values of keys.
 
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 use leveltable::ErrorKind;
-use leveltable::db::MAX_SEQUENCE;
 use leveltable_database::Database;
 use serde_json::{Value, json};
 
 use crate::Answer;
-use crate::database::{self, NEEDS_DIRECTORY, note_part};
+use crate::database::{NEEDS_DIRECTORY, note_part};
 use crate::failure::Failure;
 use crate::input::Lines;
 use crate::notation::{Field, Notation, quoted, write_json};
-use crate::open::{
-    LookupArgs, Opened, Order, another_order, note_assumed_order, note_unknown_order,
-};
+use crate::open::{LookupArgs, Opened, another_order, note_assumed_order, note_unknown_order};
 use crate::output::{Rows, complain};
 use crate::place::{check_order_of_arguments, is_url};
-use crate::row::{Row, RowSource, ShowArgs, Style};
+use crate::row::{Row, ShowArgs, Style};
 
 /// Show the values of keys.
 ///
@@ -52,66 +47,51 @@ pub(crate) struct Args {
     show: ShowArgs,
 }
 
-const NEEDS_DATABASE: &str =
-    "--at needs a table of a database: the keys of this table have no sequence numbers";
-
 /// A key to look up, or why it cannot be read.
 type Key = Result<Vec<u8>, Failure>;
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     // A key that cannot be read is an error before any answer is printed.
-    let parse = |key: &OsString| args.show.notation.parse_key("KEY", key);
-    let given = args
-        .key
-        .iter()
-        .map(|key| (key != "-").then(|| parse(key)).transpose());
+    let parse = |key: &OsString| {
+        let key = key.as_encoded_bytes();
+        (key != b"-").then(|| args.show.parse_key("KEY", key))
+    };
+    let given = args.key.iter().map(|key| parse(key).transpose());
     let given = given.collect::<Result<Vec<_>, _>>()?;
     for key in &args.key {
         check_order_of_arguments(Path::new(key), &args.file)?;
     }
     note_part(&args.file);
     let opened = args.lookup.open(&args.file, false)?;
-    let is_table = matches!(&opened, Opened::Table(table) if table.is_database());
-    if args.at.is_some() && !is_table {
-        return Err(Failure::new(NEEDS_DATABASE));
-    }
-    if args.history && !matches!(opened, Opened::Database(_)) {
-        return Err(Failure::new(NEEDS_DIRECTORY));
+    let has_versions = matches!(&opened, Opened::Table(table) if table.database.is_some());
+    if args.at.is_some() && !has_versions {
+        return Err(Failure::new(
+            "--at needs a table of a database: the keys of this table have no sequence numbers",
+        ));
     }
     let mut answers = Answers {
         args,
         is_single: matches!(given[..], [Some(_)]) && !args.show.json,
         style: Style {
             show: args.show,
-            keys_only: false,
-            width: None,
-            file: None,
+            ..Style::default()
         },
         out: Rows::new(),
         worst: Answer::Yes,
     };
     // The keys of standard input in place of each `-`.
-    let mut keys = given
-        .into_iter()
-        .flat_map(|key| -> Box<dyn Iterator<Item = Key>> {
-            match key {
-                Some(key) => Box::new(std::iter::once(Ok(key))),
-                None => Box::new(keys_of_stdin(args.show)),
-            }
-        });
-    let all = (Bound::Unbounded, Bound::Unbounded);
+    let keys = given.into_iter().flat_map(|key| {
+        let lines = key.is_none().then(|| keys_of_stdin(args.show));
+        key.map(Ok).into_iter().chain(lines.into_iter().flatten())
+    });
     match &opened {
-        Opened::Database(db) if args.history => show_history(db, keys, &mut answers)?,
-        Opened::Database(db) if !db.has_known_order() => {
-            let rows = database::rows(db, all, false, false)?;
-            search(rows, keys, &mut answers)?;
+        Opened::Database(db) if args.history => {
+            for key in keys {
+                answers.show_history(&key?, db)?;
+            }
         }
-        Opened::Table(table) if table.order == Order::Unknown => {
-            let remedy = "searched by reading the whole table";
-            note_unknown_order(&args.file, args.lookup.keys.keys, remedy);
-            search(table.rows(all, false), keys, &mut answers)?;
-        }
-        _ => answers.look_up(&opened, &mut keys)?,
+        _ if args.history => return Err(Failure::new(NEEDS_DIRECTORY)),
+        _ => answers.look_up(&opened, keys)?,
     }
     answers.out.flush()?;
     Ok(answers.worst)
@@ -120,55 +100,9 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
 /// Number of keys that are looked up at once.
 const BATCH: usize = 1024;
 
-/// Looks for all keys in one walk over `rows`, whose order is not known. The newest version of a key not newer than --at counts.
-fn search(
-    rows: RowSource,
-    keys: impl Iterator<Item = Key>,
-    answers: &mut Answers<'_>,
-) -> Result<(), Failure> {
-    let at = answers.args.at.unwrap_or(MAX_SEQUENCE);
-    let keys: Vec<Vec<u8>> = keys.collect::<Result<_, _>>()?;
-    let mut found: HashMap<&[u8], Option<Row>> = keys.iter().map(|key| (&key[..], None)).collect();
-    let sequence = |row: &Row| row.tag.map(|(sequence, _)| sequence);
-    for row in rows {
-        let row = row?;
-        if let Some(best) = found.get_mut(&row.key[..])
-            && sequence(&row) <= Some(at)
-            && best
-                .as_ref()
-                .is_none_or(|best| sequence(best) < sequence(&row))
-        {
-            *best = Some(row);
-        }
-    }
-    for key in &keys {
-        answers.show(key, found.get(&key[..]).and_then(Option::as_ref))?;
-    }
-    Ok(())
-}
-
-/// Prints all versions of each key that the files of a database still hold.
-fn show_history(
-    db: &Database,
-    keys: impl Iterator<Item = Key>,
-    answers: &mut Answers<'_>,
-) -> Result<(), Failure> {
-    for key in keys {
-        let key = key?;
-        let versions = db.history(&key)?;
-        if versions.is_empty() {
-            answers.no("not found", &key)?;
-        }
-        for version in versions {
-            answers.write(&Row::from(version))?;
-        }
-    }
-    Ok(())
-}
-
 /// Returns the keys on the lines of standard input. Empty lines are skipped.
 fn keys_of_stdin(show: ShowArgs) -> impl Iterator<Item = Key> {
-    let is_raw = show.notation.shown() == Notation::Raw;
+    let is_raw = show.notation() == Notation::Raw;
     let mut lines = Lines::new(Box::new(io::stdin().lock()), is_raw);
     let mut is_empty = true;
     std::iter::from_fn(move || match lines.next() {
@@ -176,7 +110,7 @@ fn keys_of_stdin(show: ShowArgs) -> impl Iterator<Item = Key> {
             is_empty = false;
             let place = format!("standard input, line {}", lines.number);
             let key = lines.line.strip_suffix(b"\r").unwrap_or(&lines.line);
-            Some(show.notation.parse_key_bytes(&place, key))
+            Some(show.parse_key(&place, key))
         }
         Ok(false) => {
             if is_empty {
@@ -192,15 +126,15 @@ fn keys_of_stdin(show: ShowArgs) -> impl Iterator<Item = Key> {
 type Found = leveltable::Result<Option<Row>>;
 
 /// Returns the entry of each key. If damage fails that of all, finds out of which; a request that failed is not made again for each key.
-fn find(opened: &Opened, keys: &[Vec<u8>], at: Option<u64>) -> Vec<Found> {
+fn find(opened: &Opened, keys: &[Vec<u8>], at: Option<u64>) -> Result<Vec<Found>, Failure> {
     match opened.get_many(keys, at) {
-        Ok(rows) => rows.into_iter().map(Ok).collect(),
-        Err(e) if keys.len() == 1 || e.kind() == ErrorKind::Io => {
-            keys.iter().map(|_| Err(e.clone())).collect()
-        }
+        Ok(rows) => Ok(rows.into_iter().map(Ok).collect()),
+        Err(e) if opened.is_unordered() => Err(e.into()),
+        Err(e) if keys.len() == 1 || e.kind() == ErrorKind::Io => Ok(vec![Err(e); keys.len()]),
         Err(_) => {
             let keys = keys.iter().map(std::slice::from_ref);
-            keys.flat_map(|key| find(opened, key, at)).collect()
+            let found: Result<Vec<_>, _> = keys.map(|key| find(opened, key, at)).collect();
+            Ok(found?.into_iter().flatten().collect())
         }
     }
 }
@@ -220,20 +154,27 @@ impl Answers<'_> {
     fn look_up(
         &mut self,
         opened: &Opened,
-        keys: &mut impl Iterator<Item = Key>,
+        mut keys: impl Iterator<Item = Key>,
     ) -> Result<(), Failure> {
         let file = &self.args.file;
-        let mut is_assumed =
-            matches!(opened, Opened::Table(table) if table.order == Order::Assumed);
-        // Requests of a batch are on their way at the same time.
-        let is_file = matches!(opened, Opened::Table(_)) && !is_url(file);
-        let most = if is_file { 1 } else { BATCH };
+        let mut is_assumed = matches!(opened, Opened::Table(table) if table.is_assumed);
+        let is_unordered = opened.is_unordered();
+        let most = match opened {
+            _ if is_unordered => usize::MAX,
+            Opened::Table(_) if !is_url(file) => 1,
+            // Requests of a batch are on their way at the same time.
+            _ => BATCH,
+        };
+        if is_unordered && matches!(opened, Opened::Table(_)) {
+            let remedy = "searched by reading the whole table";
+            note_unknown_order(file, self.args.lookup.keys.keys, remedy);
+        }
         loop {
             let batch: Vec<Vec<u8>> = keys.by_ref().take(most).collect::<Result<_, _>>()?;
             if batch.is_empty() {
                 return Ok(());
             }
-            for (key, found) in batch.iter().zip(find(opened, &batch, self.args.at)) {
+            for (key, found) in batch.iter().zip(find(opened, &batch, self.args.at)?) {
                 match found {
                     Ok(row) => {
                         // In another order, the table may hold the key elsewhere.
@@ -254,6 +195,18 @@ impl Answers<'_> {
         }
     }
 
+    /// Prints all versions of a key that the files of a database still hold.
+    fn show_history(&mut self, key: &[u8], db: &Database) -> Result<(), Failure> {
+        let versions = db.history(key)?;
+        if versions.is_empty() {
+            self.no("not found", key)?;
+        }
+        for version in versions {
+            self.write(&Row::from(version))?;
+        }
+        Ok(())
+    }
+
     fn write(&mut self, row: &Row) -> Result<(), Failure> {
         self.out.write(|out| row.write(&self.style, out))
     }
@@ -263,7 +216,7 @@ impl Answers<'_> {
             self.write_no_value(key, None)?;
             return self.no("not found", key);
         };
-        let (deleted_at, notation) = (row.deleted_at(), self.args.show.notation.shown());
+        let (deleted_at, notation) = (row.deleted_at(), self.args.show.notation());
         if self.is_single && deleted_at.is_none() {
             let end = if notation == Notation::Raw { "" } else { "\n" };
             self.out.write(|out| {
@@ -309,6 +262,6 @@ impl Answers<'_> {
         ];
         let error = error.map(|error| ("error", Field::Json(json!(error))));
         self.out
-            .write(|out| write_json(value.into_iter().chain(error), show.is_hex(), out))
+            .write(|out| write_json(value.into_iter().chain(error), show.hex, out))
     }
 }

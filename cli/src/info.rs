@@ -4,7 +4,6 @@ mod record;
 mod table;
 mod text;
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use leveltable::{Corruption, ErrorKind, OpenOptions, Section};
@@ -13,12 +12,12 @@ use serde_json::json;
 use crate::Answer;
 use crate::database::{self, note_part};
 use crate::failure::Failure;
-use crate::files::{each_file, expand};
 use crate::open::{
-    AnyTable, Keys, KeysArg, Opened, Order, SHOWN_AS_STORED, note_unknown_order, open_any,
+    AnyTable, Keys, KeysArg, Opened, SHOWN_AS_STORED, note_unknown_order, open_any,
     open_in_stored_order, open_with,
 };
-use crate::output::{BOLD, complain};
+use crate::output::{BOLD, complain, print};
+use crate::place::{each_file, expand};
 use crate::set;
 pub(crate) use record::{Key, Record};
 pub(crate) use text::{shown, size};
@@ -60,12 +59,11 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         let described = describe(path, args, is_first);
         is_first = false;
         if let (true, Err(failure @ Failure::Message(_))) = (args.json, &described) {
-            let error = Some(failure.to_string());
             let record = Record {
-                error,
+                error: Some(failure.to_string()),
                 ..Record::new(path, args)
             };
-            print(&format!("{}\n", json!(record)))?;
+            print(format!("{}\n", json!(record)))?;
         }
         described
     })
@@ -76,48 +74,35 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
     if !args.apart {
         note_part(path);
     }
-    let is_full = args.full || args.blocks;
     let opened = open_any(path, false, || {
-        open_with_filter(path, keys, is_full, &mut fault)
+        open_with_filter(path, keys, args.is_full(), &mut fault)
     })?;
     let empty = Record::new(path, args);
-    let mut text = Vec::new();
-    let (record, drawn) = match opened {
+    let (record, lines) = match opened {
         Opened::Table(mut table) => {
             // In a large table another order than the one that was assumed shows only when a block is read.
             let is_another = |e: leveltable::Error| e.kind() == ErrorKind::Comparator;
-            if table.order != Order::Unknown
-                && !is_full
-                && table::ends(table.table()).is_err_and(is_another)
+            if table.order.is_some()
+                && !args.is_full()
+                && table::ends(&table.table).is_err_and(is_another)
             {
-                table = open_in_stored_order(path, table.is_database())?;
+                table = open_in_stored_order(path, table.database.is_some())?;
             }
-            if table.order == Order::Unknown {
+            if table.order.is_none() {
                 note_unknown_order(path, keys, SHOWN_AS_STORED);
             }
             let record = table::describe(&table, empty, fault, path, args)?;
-            let drawn = text::draw(&record, &mut text);
-            (record, drawn)
+            let lines = text::lines_of(&record);
+            (record, lines)
         }
-        Opened::Database(db) => {
-            let files = db.files()?;
-            let record = database::info::describe(&db, &files, empty);
-            let drawn = database::info::draw(&db, &files, &record, &mut text);
-            (record, drawn)
-        }
-        Opened::Set(set) => {
-            let record = set::describe(set.shards(), empty);
-            let drawn = set::draw(&record, args.blocks, &mut text);
-            (record, drawn)
-        }
+        Opened::Database(db) => database::info::describe(&db, empty)?,
+        Opened::Set(set) => set::describe(set.shards(), args.blocks, empty),
     };
-    drawn.map_err(Failure::output)?;
     if args.json {
-        print(&format!("{}\n", json!(record)))?;
+        print(format!("{}\n", json!(record)))?;
     } else {
-        let gap = if is_first { "" } else { "\n" };
-        let text = String::from_utf8_lossy(&text);
-        print(&format!("{gap}{BOLD}{}{BOLD:#}\n{text}", path.display()))?;
+        let (gap, file) = (if is_first { "" } else { "\n" }, path.display());
+        print(format!("{gap}{BOLD}{file}{BOLD:#}\n{}\n", lines.join("\n")))?;
     }
     let unreadable = record.unreadable.unwrap_or_default();
     for fault in &unreadable {
@@ -126,11 +111,10 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
     Ok(Answer::yes_if(unreadable.is_empty()))
 }
 
-/// Writes to standard output.
-fn print(text: &str) -> Result<(), Failure> {
-    let mut out = anstream::stdout().lock();
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    written.map_err(Failure::output)
+impl Args {
+    fn is_full(&self) -> bool {
+        self.full || self.blocks
+    }
 }
 
 /// The damaged section for which a table was opened without filters, and the error.

@@ -14,7 +14,7 @@ use self::csv::CsvRecords;
 use self::json::parse_json;
 use crate::failure::Failure;
 use crate::notation::Notation;
-use crate::row::{Tag, stored_key};
+use crate::row::{Tag, stored_key, type_name};
 use crate::write::parse_character;
 
 /// The format of the input.
@@ -79,26 +79,20 @@ fn parse_delimiter(written: &str) -> Result<u8, String> {
 
 impl InputOptions {
     fn check(&self) -> Result<(), Failure> {
-        if self.names_fields() && self.format == Format::Text {
-            let what =
-                "--key-field, --value-field and --whole-record need --format csv or --format jsonl";
-            return Err(Failure::new(what));
-        }
-        if (self.header || self.delimiter != b',') && self.format != Format::Csv {
-            return Err(Failure::new("--header and --delimiter need --format csv"));
-        }
-        if self.raw && self.format != Format::Text {
-            let what = "--raw needs --format text: CSV and JSON lines have no such escapes";
-            return Err(Failure::new(what));
-        }
-        if self.format == Format::Jsonl
-            && !self.whole_record
-            && let [key] = &self.key_names()[..]
-            && *key == self.value_name()
-        {
-            return Err(Failure::new(self.same_field(key)));
-        }
-        Ok(())
+        let (is_text, is_csv) = (self.format == Format::Text, self.format == Format::Csv);
+        let (keys, value) = (self.key_names(), self.value_name());
+        let what = if self.names_fields() && is_text {
+            "--key-field, --value-field and --whole-record need --format csv or --format jsonl"
+        } else if (self.header || self.delimiter != b',') && !is_csv {
+            "--header and --delimiter need --format csv"
+        } else if self.raw && !is_text {
+            "--raw needs --format text: CSV and JSON lines have no such escapes"
+        } else if self.format == Format::Jsonl && !self.whole_record && keys == [value] {
+            return Err(Failure::new(self.same_field(value)));
+        } else {
+            return Ok(());
+        };
+        Err(Failure::new(what))
     }
 
     fn notation(&self) -> Notation {
@@ -122,27 +116,31 @@ impl InputOptions {
         self.value_field.as_deref().unwrap_or("value")
     }
 
-    /// Appends `part` number `i` of a key, with zeros before a number if it is to be padded.
-    fn add_part(&self, i: usize, part: &[u8], key: &mut Vec<u8>) -> Result<(), String> {
-        if i > 0 {
-            key.extend_from_slice(self.key_separator.as_bytes());
-        }
-        if let Some(width) = self.pad {
-            let text = String::from_utf8_lossy(part);
-            let unsigned = text.trim_start_matches(['-', '+']);
-            let is_number = unsigned.starts_with(|c: char| c.is_ascii_digit());
-            if is_number && part.iter().all(u8::is_ascii_digit) {
-                let zeros = usize::from(width).checked_sub(part.len());
-                let zeros = zeros
-                    .ok_or_else(|| format!("{text} has more than the {width} digits of --pad"))?;
-                key.resize(key.len() + zeros, b'0');
-            } else if is_number && text.parse::<f64>().is_ok() {
-                let what = "--pad is for whole numbers from 0";
-                return Err(format!("{text} in a key: {what}"));
+    /// Returns the key of these parts.
+    fn key(&self, parts: impl Iterator<Item = Parsed<Vec<u8>>>) -> Parsed<Vec<u8>> {
+        let parts: Parsed<Vec<_>> = parts.map(|part| self.padded(part?)).collect();
+        Ok(parts?.join(self.key_separator.as_bytes()))
+    }
+
+    /// Returns a part of a key, with zeros before a number if it is to be padded.
+    fn padded(&self, part: Vec<u8>) -> Parsed<Vec<u8>> {
+        let Some(width) = self.pad.map(usize::from) else {
+            return Ok(part);
+        };
+        let text = String::from_utf8_lossy(&part);
+        let unsigned = text.trim_start_matches(['-', '+']);
+        let is_number = unsigned.starts_with(|c: char| c.is_ascii_digit());
+        if is_number && part.iter().all(u8::is_ascii_digit) {
+            if part.len() > width {
+                return Err(format!("{text} has more than the {width} digits of --pad"));
             }
+            return Ok(format!("{text:0>width$}").into_bytes());
         }
-        key.extend_from_slice(part);
-        Ok(())
+        if is_number && text.parse::<f64>().is_ok() {
+            let what = "--pad is for whole numbers from 0";
+            return Err(format!("{text} in a key: {what}"));
+        }
+        Ok(part)
     }
 
     /// Returns the message for one field, `name`, that would be both key and value.
@@ -155,6 +153,19 @@ impl InputOptions {
         };
         format!("key and value are the same field, {name}: use {option}")
     }
+}
+
+/// What was parsed, or why it cannot be.
+type Parsed<T> = Result<T, String>;
+
+/// A key as the table stores it, and its value.
+type KeyValue = (Vec<u8>, Vec<u8>);
+
+/// An entry as it is read.
+struct Entry {
+    key: Vec<u8>,
+    tag: Option<Tag>,
+    value: Vec<u8>,
 }
 
 /// Reads entries one by one, and holds one in memory.
@@ -180,19 +191,19 @@ impl Entries<'_> {
             let name = "standard input".to_owned();
             (Box::new(io::stdin().lock()), name, None)
         } else {
-            let name = path.display().to_string();
             let fail = |e: io::Error| match e.kind() {
-                io::ErrorKind::NotFound => Failure::new("no such file").at(&name),
-                _ => Failure::new(e.to_string()).at(&name),
+                io::ErrorKind::NotFound => Failure::of(path, "no such file"),
+                _ => Failure::of(path, e),
             };
             let file = File::open(path).map_err(fail)?;
             let metadata = file.metadata().map_err(fail)?;
             if metadata.is_dir() {
-                return Err(Failure::new("is a directory: name a file of entries").at(&name));
+                let what = "is a directory: name a file of entries";
+                return Err(Failure::of(path, what));
             }
             let size = metadata.is_file().then_some(metadata.len());
             let reader = BufReader::with_capacity(64 << 10, file);
-            (Box::new(reader), name, size)
+            (Box::new(reader), path.display().to_string(), size)
         };
         let source = match options.format {
             Format::Csv => {
@@ -212,17 +223,15 @@ impl Entries<'_> {
         })
     }
 
-    /// Reads the next entry into `key`, as the table stores it, and `value`. Returns `false` at the end.
-    pub(crate) fn next(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool, Failure> {
+    /// Reads the next entry. `None` at the end.
+    pub(crate) fn next(&mut self) -> Result<Option<KeyValue>, Failure> {
         let read = match &mut self.source {
             Source::Lines(lines) => lines.next().map_err(|e| e.to_string()),
             Source::Csv(records) => records.next(),
         };
-        key.clear();
-        value.clear();
         let parsed = match read {
-            Ok(true) => self.parse(key, value).map(|()| true),
-            ended => ended,
+            Ok(is_there) => is_there.then(|| self.parse()).transpose(),
+            Err(what) => Err(what),
         };
         parsed.map_err(|what| Failure::new(what).at(self.place()))
     }
@@ -244,28 +253,20 @@ impl Entries<'_> {
         format!("{}, line {number}", self.name)
     }
 
-    fn parse(&self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<(), String> {
-        let tag = match &self.source {
-            Source::Csv(records) => records.parse(self.options, key, value)?,
-            Source::Lines(lines) => match self.options.format {
-                Format::Jsonl => parse_json(&lines.line, self.options, key, value)?,
-                Format::Text | Format::Csv => parse_tabs(&lines.line, self.options, key, value)?,
-            },
+    fn parse(&self) -> Parsed<KeyValue> {
+        let is_json = self.options.format == Format::Jsonl;
+        let Entry { key, tag, value } = match &self.source {
+            Source::Csv(records) => records.parse(self.options)?,
+            Source::Lines(lines) if is_json => parse_json(&lines.line, self.options)?,
+            Source::Lines(lines) => parse_tabs(&lines.line, self.options)?,
         };
-        let Some(tag) = tag else {
-            return Ok(());
-        };
-        if tag.0 > MAX_SEQUENCE {
-            return Err(format!(
-                "sequence {} is above the maximum, {MAX_SEQUENCE}",
-                tag.0
-            ));
+        match tag {
+            Some((_, ValueType::Deletion)) if !value.is_empty() => {
+                Err("a deletion cannot have a value".into())
+            }
+            Some(tag) => Ok((stored_key(&key, tag), value)),
+            None => Ok((key, value)),
         }
-        if tag.1 == ValueType::Deletion && !value.is_empty() {
-            return Err("a deletion cannot have a value".into());
-        }
-        *key = stored_key(key, tag);
-        Ok(())
     }
 }
 
@@ -332,12 +333,7 @@ impl Lines {
     }
 }
 
-fn parse_tabs(
-    line: &[u8],
-    options: &InputOptions,
-    key: &mut Vec<u8>,
-    value: &mut Vec<u8>,
-) -> Result<Option<Tag>, String> {
+fn parse_tabs(line: &[u8], options: &InputOptions) -> Parsed<Entry> {
     let (notation, is_database) = (options.notation(), options.database);
     let (columns, names, number, or) = if is_database {
         (4, "key, sequence, type and value", "four", "")
@@ -352,21 +348,19 @@ fn parse_tabs(
             format!("no {name}: expected {names}, separated by tabs{hint}")
         })
     };
-    options.add_part(0, &notation.parse(field("key")?)?, key)?;
-    let tag = if is_database {
-        let sequence = parse_sequence(field("sequence")?)?;
-        Some((sequence, parse_type(field("type")?)?))
-    } else {
-        None
-    };
+    let key = options.key([notation.parse(field("key")?)].into_iter())?;
+    let mut tag = None;
+    if is_database {
+        tag = Some(parse_tag(field("sequence")?, field("type")?)?);
+    }
     let written = field("value")?;
     if notation == Notation::Text && written.contains(&b'\t') {
         return Err(format!(
             r"more than {number} columns: write a tab in a value as \t{or}"
         ));
     }
-    *value = notation.parse(written)?;
-    Ok(tag)
+    let value = notation.parse(written)?;
+    Ok(Entry { key, tag, value })
 }
 
 /// Returns a hint if a line that is no entry looks like one in another format.
@@ -381,22 +375,16 @@ fn other_format(line: &[u8]) -> &'static str {
     }
 }
 
-/// Parses a sequence number.
-fn parse_sequence(digits: &[u8]) -> Result<u64, String> {
-    let digits = String::from_utf8_lossy(digits);
-    digits
-        .parse()
-        .map_err(|_| format!("sequence `{digits}` is not an integer from 0 to {MAX_SEQUENCE}"))
-}
-
-/// Parses the name of a type.
-fn parse_type(name: &[u8]) -> Result<ValueType, String> {
-    match name {
-        b"value" => Ok(ValueType::Value),
-        b"deletion" => Ok(ValueType::Deletion),
-        _ => Err(format!(
-            "unknown type `{}`: expected value or deletion",
-            String::from_utf8_lossy(name)
-        )),
+/// Parses a sequence number and the name of a type.
+fn parse_tag(sequence: &[u8], name: &[u8]) -> Parsed<Tag> {
+    let digits = String::from_utf8_lossy(sequence);
+    let sequence = digits.parse().ok().filter(|&n| n <= MAX_SEQUENCE);
+    let sequence = sequence
+        .ok_or_else(|| format!("sequence `{digits}` is not an integer from 0 to {MAX_SEQUENCE}"))?;
+    let name = String::from_utf8_lossy(name);
+    let mut types = [ValueType::Value, ValueType::Deletion].into_iter();
+    match types.find(|value_type| type_name(*value_type) == name) {
+        Some(value_type) => Ok((sequence, value_type)),
+        None => Err(format!("unknown type `{name}`: expected value or deletion")),
     }
 }

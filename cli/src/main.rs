@@ -16,7 +16,6 @@
 mod build;
 mod database;
 mod failure;
-mod files;
 mod get;
 mod info;
 mod input;
@@ -26,7 +25,6 @@ mod notation;
 mod open;
 mod output;
 mod place;
-mod progress;
 mod prune;
 mod publish;
 #[cfg(feature = "object-store")]
@@ -44,6 +42,7 @@ mod splits;
 mod verify;
 mod write;
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -115,9 +114,9 @@ fn main() -> ExitCode {
         Ok(Answer::No) => ExitCode::from(1),
         Ok(Answer::Unknown) => ExitCode::from(2),
         // The reader of the output, such as `head`, has seen enough.
-        Err(Failure::ClosedPipe) => ExitCode::SUCCESS,
-        Err(Failure::Output(message) | Failure::Message(message)) => {
-            output::complain("error", &message);
+        Err(Failure::Output(e)) if e.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(failure) => {
+            output::complain("error", &failure.to_string());
             ExitCode::from(2)
         }
     }

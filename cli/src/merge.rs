@@ -5,11 +5,9 @@ use std::path::{Path, PathBuf};
 use leveltable::TableRange;
 
 use crate::Answer;
-use crate::database::order_beside;
 use crate::failure::Failure;
-use crate::files::expand;
-use crate::open::{Keys, KeysArg, Order, open_table, order_stated};
-use crate::place::{check_order_of_arguments, copy_if_remote};
+use crate::open::{Keys, KeysArg, Opened, open_unfiltered};
+use crate::place::{check_order_of_arguments, copy_if_remote, expand};
 use crate::sort::{KeyOrder, merge};
 use crate::write::{TableOptions, check_out, write_table};
 
@@ -52,16 +50,14 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         if *order.get_or_insert(own) != own {
             let what =
                 "not of the same kind as the tables before: one is of a database, the other plain";
-            return Err(Failure::new(what).at(path.display()));
+            return Err(Failure::of(&path, what));
         }
         inputs.push(range);
     }
     let order = order.unwrap_or(KeyOrder::Bytewise);
     let options = args.table.write(order, false)?;
     write_table(&args.out, args.force, &options, |add| {
-        merge(order, args.keep_last, inputs, |key, value| {
-            Ok(add(key, value)?)
-        })
+        merge(order, args.keep_last, inputs, add)
     })?;
     Ok(Answer::Yes)
 }
@@ -69,16 +65,12 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
 /// Opens the table at `path` with its keys as they are stored. Returns their order, too.
 fn open(path: &Path, keys: Keys) -> Result<(TableRange, KeyOrder), Failure> {
     copy_if_remote(path)?;
-    let table = open_table(path, keys)?;
-    if table.order == Order::Unknown {
-        let what = "the keys are in an order of their own, in which tables cannot be merged";
-        return Err(Failure::new(what).at(path.display()));
-    }
-    let order = if table.is_database() {
-        let known = order_beside(path).or_else(|| order_stated(path));
-        known.unwrap_or(KeyOrder::Internal)
-    } else {
-        KeyOrder::Bytewise
+    let Opened::Table(table) = open_unfiltered(path, keys)? else {
+        return Err(Failure::of(path, "not a single table: name its tables"));
     };
-    Ok((table.table().iter(), order))
+    let order = table.order.ok_or_else(|| {
+        let what = "the keys are in an order of their own, in which tables cannot be merged";
+        Failure::of(path, what)
+    })?;
+    Ok((table.table.iter(), order))
 }

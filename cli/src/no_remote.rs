@@ -4,31 +4,27 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use leveltable::{Error, ErrorKind, Result, Source, Summary, WriteOptions};
+use leveltable::{Error, ErrorKind, Result, Summary, WriteOptions};
 
 use crate::failure::Failure;
-use crate::open::{Bounds, Direction};
-use crate::place::{check_url, is_url};
-use crate::row::RowSource;
+use crate::place::is_url;
+use crate::row::{RowSource, Walk};
 use crate::set::{Set, Shard};
 use crate::write::Add;
 
 /// Every operation on a URL, which comes after [`check`].
-fn needs_feature<T>(path: &Path) -> Result<T> {
+pub(crate) fn needs_feature<T>(path: &Path) -> Result<T> {
     let what = "reading and writing object stores needs the feature `object-store`: cargo install leveltable-cli \
                 --features object-store";
     Err(Error::new(ErrorKind::Unsupported, what).at_path(path))
 }
 
+pub(crate) use {
+    needs_feature as describe, needs_feature as download, needs_feature as name_in_store,
+    needs_feature as source,
+};
+
 pub(crate) fn check(path: &Path) -> Result<()> {
-    needs_feature(path)
-}
-
-pub(crate) fn source(path: &Path) -> Result<Source> {
-    needs_feature(path)
-}
-
-pub(crate) fn download(path: &Path) -> Result<File> {
     needs_feature(path)
 }
 
@@ -45,16 +41,12 @@ pub(crate) fn write(
     Ok(needs_feature(path)?)
 }
 
-pub(crate) fn rows(path: &Path, _: Bounds, _: Direction) -> Result<RowSource> {
+pub(crate) fn rows(path: &Path, _: &Walk) -> Result<RowSource> {
     needs_feature(path)
 }
 
 pub(crate) fn prune(directory: &Path, _: Duration, _: bool) -> Result<Vec<(String, u64)>> {
     needs_feature(directory)
-}
-
-pub(crate) fn describe(path: &Path) -> Result<Option<Shard>> {
-    needs_feature(path)
 }
 
 pub(crate) fn publish(
@@ -67,24 +59,10 @@ pub(crate) fn publish(
 }
 
 /// Takes no path for a manifest.
-pub(crate) fn open_set(path: &Path) -> std::result::Result<Option<Box<dyn Set>>, Failure> {
-    check_url(path)?;
+pub(crate) fn open_set(_: &Path) -> std::result::Result<Option<Box<dyn Set>>, Failure> {
     Ok(None)
 }
 
 pub(crate) fn file_at(path: &Path) -> Option<PathBuf> {
     (!is_url(path)).then(|| path.to_owned())
-}
-
-pub(crate) fn holds_manifests(_: &Path) -> bool {
-    false
-}
-
-pub(crate) fn is_same_object(_: &Path, _: &Path) -> bool {
-    false
-}
-
-/// Nobody has an error of a store.
-pub(crate) fn explain(_: &Error) -> Option<String> {
-    None
 }

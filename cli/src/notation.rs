@@ -1,44 +1,11 @@
 //! Notations for bytes: text with escapes, hexadecimal, or raw; and JSON objects with bytes in them.
 
-use std::ffi::OsStr;
 use std::io::{self, Write};
 
-use clap::Args;
 use serde::Serializer as _;
 use serde::ser::SerializeMap as _;
 use serde_json::value::RawValue;
 use serde_json::{Serializer, Value, json};
-
-use crate::failure::Failure;
-
-/// Flags that select the [`Notation`] of input and output.
-#[derive(Args, Clone, Copy)]
-pub(crate) struct NotationArgs {
-    /// Read and show keys, and show values, in hexadecimal
-    #[arg(long)]
-    hex: bool,
-    /// Show keys and values as they are, without escapes
-    #[arg(long, conflicts_with = "hex")]
-    raw: bool,
-}
-
-impl NotationArgs {
-    pub(crate) fn shown(self) -> Notation {
-        Notation::of(self.hex, self.raw)
-    }
-
-    /// Parses a key that was read from `place`: an argument, or a line.
-    ///
-    /// Keys have escapes also with `--raw`, because an argument cannot contain a zero byte.
-    pub(crate) fn parse_key(self, place: &str, written: &OsStr) -> Result<Vec<u8>, Failure> {
-        self.parse_key_bytes(place, written.as_encoded_bytes())
-    }
-
-    pub(crate) fn parse_key_bytes(self, place: &str, written: &[u8]) -> Result<Vec<u8>, Failure> {
-        let parsed = Notation::of(self.hex, false).parse(written);
-        parsed.map_err(|e| Failure::new(e).at(place))
-    }
-}
 
 /// A way to write arbitrary bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,19 +62,19 @@ impl Notation {
     pub(crate) fn write(self, bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
         match self {
             Notation::Text => write_escaped(bytes, out),
-            Notation::Hex => bytes.iter().try_for_each(|&byte| out.write_all(&hex(byte))),
+            Notation::Hex => bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}")),
             Notation::Raw => out.write_all(bytes),
         }
     }
 }
 
 fn write_escaped(bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
-    match std::str::from_utf8(bytes) {
+    match str::from_utf8(bytes) {
         Ok(text) => write_escaped_text(text, out),
         // Among such bytes, a valid UTF-8 sequence is usually a coincidence.
         Err(_) => bytes.iter().try_for_each(|&byte| match byte {
             0..0x80 => write_escaped_char(byte.into(), out),
-            _ => write_byte_escapes(&[byte], out),
+            _ => write!(out, "\\x{byte:02x}"),
         }),
     }
 }
@@ -133,7 +100,9 @@ fn write_escaped_char(c: char, out: &mut impl Write) -> io::Result<()> {
         '\n' => out.write_all(br"\n"),
         '\r' => out.write_all(br"\r"),
         _ if is_plain(c) => out.write_all(bytes),
-        _ => write_byte_escapes(bytes, out),
+        _ => bytes
+            .iter()
+            .try_for_each(|byte| write!(out, "\\x{byte:02x}")),
     }
 }
 
@@ -146,17 +115,6 @@ fn is_plain(c: char) -> bool {
         // The standard library escapes characters that are not printable.
         _ => !c.is_ascii() && c.escape_debug().eq([c]),
     }
-}
-
-fn write_byte_escapes(bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
-    bytes
-        .iter()
-        .try_for_each(|byte| write!(out, "\\x{byte:02x}"))
-}
-
-/// Returns the two hexadecimal digits of a byte.
-fn hex(byte: u8) -> [u8; 2] {
-    [byte >> 4, byte & 15].map(|digit| digit + if digit < 10 { b'0' } else { b'a' - 10 })
 }
 
 fn unescape(written: &[u8]) -> Result<Vec<u8>, String> {

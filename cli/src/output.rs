@@ -1,9 +1,12 @@
 //! Standard output and standard error.
 
+use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use clap::builder::styling::{AnsiColor, Style};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::failure::Failure;
 
@@ -15,6 +18,18 @@ pub(crate) fn complain(what: &str, message: &str) {
     // If this fails too, the exit status still reports the problem.
     let message = message.replace('\n', " "); // some stores answer with several lines
     let _ = writeln!(anstream::stderr(), "{RED}{what}:{RED:#} {message}");
+}
+
+/// Prints a note about the file at `path` to standard error.
+pub(crate) fn note(path: &Path, what: impl Display) {
+    complain("note", &format!("{}: {what}", path.display()));
+}
+
+/// Says what was written to `path`, if standard error is a terminal.
+pub(crate) fn report(path: &Path, what: impl Display) {
+    if io::stderr().is_terminal() {
+        anstream::eprintln!("{}: {what}", path.display());
+    }
 }
 
 /// Buffered standard output for rows. On a terminal each row appears at once.
@@ -36,7 +51,7 @@ impl Rows {
         &mut self,
         write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
     ) -> Result<(), Failure> {
-        write(&mut self.out).map_err(Failure::output)?;
+        write(&mut self.out).map_err(Failure::Output)?;
         if self.is_terminal {
             self.flush()?;
         }
@@ -45,7 +60,7 @@ impl Rows {
 
     /// Writes out what is buffered, so that it comes before what standard error says next.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
-        self.out.flush().map_err(Failure::output)
+        self.out.flush().map_err(Failure::Output)
     }
 
     /// Writes the line that separates the output for several files, as `head` does, if a terminal shows it. For a program it would
@@ -61,28 +76,63 @@ impl Rows {
 
 /// Prints to standard output what is printed once.
 pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = anstream::stdout().lock();
     let written = out.write_all(text.as_ref()).and_then(|()| out.flush());
-    written.map_err(Failure::output)
+    written.map_err(Failure::Output)
 }
 
 /// Returns `n` and `what`, in the plural unless `n` is 1.
 pub(crate) fn count(n: u64, what: &str) -> String {
-    match n {
-        1 => format!("1 {what}"),
-        _ => format!("{n} {what}s"),
+    match what.strip_suffix('y') {
+        _ if n == 1 => format!("1 {what}"),
+        Some(stem) => format!("{n} {stem}ies"),
+        None if what.ends_with("ch") => format!("{n} {what}es"),
+        None => format!("{n} {what}s"),
     }
 }
 
-/// Returns `1 entry` or `n entries`.
-pub(crate) fn entries(n: u64) -> String {
-    match n {
-        1 => "1 entry".into(),
-        _ => format!("{n} entries"),
-    }
-}
-
-/// Returns the same after a comma, or nothing if the number is not known.
+/// Returns the number of entries after a comma, or nothing if it is not known.
 pub(crate) fn and_entries(n: Option<u64>) -> String {
-    n.map_or_else(String::new, |n| format!(", {}", entries(n)))
+    n.map_or_else(String::new, |n| format!(", {}", count(n, "entry")))
+}
+
+/// The bar appears after this time.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// A bar on standard error, hidden if that is not a terminal.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    shown: bool,
+}
+
+impl Progress {
+    /// Creates a bar of `total` bytes, or one without an end.
+    pub(crate) fn bytes(total: Option<u64>) -> Progress {
+        let template = match total {
+            Some(_) => "{wide_bar} {percent:>3} %  {bytes} of {total_bytes}, {eta} left",
+            None => "{spinner} {bytes}, {bytes_per_sec}",
+        };
+        // A bad template is no reason to fail: show the default bar.
+        let style =
+            ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
+        bar.set_style(style);
+        Progress { bar, shown: false }
+    }
+
+    /// Sets the number of bytes done.
+    pub(crate) fn set(&mut self, done: u64) {
+        if !self.shown && self.bar.elapsed() > PATIENCE {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+            self.shown = true;
+        }
+        self.bar.set_position(done);
+    }
+}
+
+/// Removes the bar from the terminal.
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
 }

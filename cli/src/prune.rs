@@ -9,7 +9,6 @@ use crate::failure::Failure;
 use crate::output::{Rows, complain, count};
 use crate::place::check_url;
 use crate::remote;
-use crate::write::parse_number;
 
 /// List, or remove, tables that no set lists.
 ///
@@ -22,7 +21,7 @@ pub(crate) struct Args {
     /// The directory or its URL
     directory: PathBuf,
     /// Take only what was last changed so long ago, such as 12h or 7d
-    #[arg(long, value_name = "AGE", value_parser = parse_age, default_value = "7d")]
+    #[arg(long, value_name = "AGE", value_parser = humantime::parse_duration, default_value = "7d")]
     older_than: Duration,
     /// Remove them
     #[arg(long)]
@@ -47,17 +46,4 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     };
     complain("note", &format!("{objects}, {size}: {done}"));
     Ok(Answer::Yes)
-}
-
-/// Parses an age: a number of seconds, minutes, hours or days.
-fn parse_age(written: &str) -> Result<Duration, String> {
-    let seconds = parse_number(written, |unit| match unit {
-        "s" => Some(1),
-        "m" => Some(60),
-        "h" => Some(3600),
-        "d" => Some(86_400),
-        _ => None,
-    });
-    let wrong = "an age is a number with s, m, h or d, such as 7d";
-    seconds.map(Duration::from_secs).ok_or_else(|| wrong.into())
 }

@@ -1,12 +1,12 @@
 //! `leveltable publish`: makes tables one set.
 
-use std::io::{self, IsTerminal};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 
 use crate::Answer;
 use crate::failure::Failure;
 use crate::input::Lines;
-use crate::output::{and_entries, count};
+use crate::output::{and_entries, count, report};
 use crate::place::check_no_secret;
 use crate::remote;
 use crate::set::{Shard, entries_of};
@@ -41,18 +41,13 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
             tables.push(table.clone());
         }
     }
-    let described_paths = described.iter().map(|shard: &Shard| Path::new(&shard.path));
-    for table in tables.iter().map(PathBuf::as_path).chain(described_paths) {
-        check_no_secret(table)?;
-    }
     let shards = remote::publish(&args.manifest, &tables, described, args.force)?;
-    if io::stderr().is_terminal() {
-        let manifest = args.manifest.display();
-        let tables = count(shards.len() as u64, "table");
-        let n = and_entries(entries_of(&shards));
-        let size = indicatif::BinaryBytes(shards.iter().map(|shard| shard.bytes).sum());
-        anstream::eprintln!("{manifest}: {tables}{n}, {size}");
-    }
+    let (tables, n) = (
+        count(shards.len() as u64, "table"),
+        and_entries(entries_of(&shards)),
+    );
+    let size = indicatif::BinaryBytes(shards.iter().map(|shard| shard.bytes).sum());
+    report(&args.manifest, format!("{tables}{n}, {size}"));
     Ok(Answer::Yes)
 }
 

@@ -1,20 +1,26 @@
 //! Entries, and how they are shown.
 
 use std::io::{self, Write};
+use std::ops::Bound;
 
 use bytes::Bytes;
 use clap::Args;
 use leveltable::Result;
 use leveltable::db::{DbEntry, InternalKey, ValueType, Version};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::notation::{Field, Notation, NotationArgs, as_json, write_json};
+use crate::failure::Failure;
+use crate::notation::{Field, Notation, as_json, write_json};
 
 /// The options that say how entries are shown.
-#[derive(Args, Clone, Copy)]
+#[derive(Args, Clone, Copy, Default)]
 pub(crate) struct ShowArgs {
-    #[command(flatten)]
-    pub(crate) notation: NotationArgs,
+    /// Read and show keys, and show values, in hexadecimal
+    #[arg(long)]
+    pub(crate) hex: bool,
+    /// Show keys and values as they are, without escapes
+    #[arg(long, conflicts_with = "hex")]
+    raw: bool,
     /// Show each entry as a JSON object
     #[arg(long, conflicts_with = "raw")]
     pub(crate) json: bool,
@@ -24,12 +30,21 @@ pub(crate) struct ShowArgs {
 }
 
 impl ShowArgs {
-    pub(crate) fn is_hex(self) -> bool {
-        self.notation.shown() == Notation::Hex
+    pub(crate) fn notation(self) -> Notation {
+        Notation::of(self.hex, self.raw)
+    }
+
+    /// Parses a key that was read from `place`: an argument, or a line.
+    ///
+    /// Keys have escapes also with `--raw`, because an argument cannot contain a zero byte.
+    pub(crate) fn parse_key(self, place: &str, written: &[u8]) -> Result<Vec<u8>, Failure> {
+        let parsed = Notation::of(self.hex, false).parse(written);
+        parsed.map_err(|e| Failure::new(e).at(place))
     }
 }
 
 /// How the entries of a file are shown.
+#[derive(Default)]
 pub(crate) struct Style {
     pub(crate) show: ShowArgs,
     /// Show no values, or so many characters of each.
@@ -43,29 +58,37 @@ pub(crate) struct Style {
 pub(crate) type Tag = (u64, ValueType);
 
 /// An entry.
+#[derive(Clone)]
 pub(crate) struct Row {
-    pub(crate) lead: Lead,
+    /// Where the entry is, if that is shown: before it in a line of text, and in a JSON object, which also has the field `by`.
+    pub(crate) lead: Vec<(&'static str, Value)>,
     pub(crate) key: Bytes,
     /// In a table of a database.
     pub(crate) tag: Option<Tag>,
     pub(crate) value: Bytes,
 }
 
-/// Where an entry is, if that is shown: before it in a line of text, and in a JSON object.
-#[derive(Default)]
-pub(crate) struct Lead {
-    pub(crate) text: String,
-    pub(crate) json: Vec<(&'static str, Value)>,
+/// A range of keys.
+pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// Which entries are wanted, and in which direction.
+#[derive(Clone)]
+pub(crate) struct Walk {
+    pub(crate) bounds: Bounds,
+    pub(crate) reverse: bool,
+    /// Whether to reach the end of the bounds, and not only their first entries. Stores read ahead by it.
+    pub(crate) is_whole: bool,
 }
 
 /// Rows, or the error at which they end.
 pub(crate) type RowSource = Box<dyn Iterator<Item = Result<Row>>>;
 
 /// Returns the rows from the first to the last, or in reverse.
-pub(crate) fn directed(
-    rows: impl DoubleEndedIterator<Item = Result<Row>> + 'static,
+pub(crate) fn directed<R: Into<Row>>(
+    entries: impl DoubleEndedIterator<Item = Result<R>> + 'static,
     reverse: bool,
 ) -> RowSource {
+    let rows = entries.map(|entry| entry.map(R::into));
     if reverse {
         Box::new(rows.rev())
     } else {
@@ -76,7 +99,7 @@ pub(crate) fn directed(
 impl From<(Bytes, Bytes)> for Row {
     fn from((key, value): (Bytes, Bytes)) -> Row {
         Row {
-            lead: Lead::default(),
+            lead: Vec::new(),
             key,
             tag: None,
             value,
@@ -131,8 +154,13 @@ impl Row {
         if style.show.json {
             return self.write_json(style, out);
         }
-        let notation = style.show.notation.shown();
-        out.write_all(self.lead.text.as_bytes())?;
+        let notation = style.show.notation();
+        for (_, value) in self.lead.iter().filter(|(name, _)| *name != "by") {
+            match value.as_str() {
+                Some(text) => write!(out, "{text}\t")?,
+                None => write!(out, "{value}\t")?,
+            }
+        }
         notation.write(&self.key, out)?;
         if let Some((sequence, value_type)) = self.tag {
             write!(out, "\t{sequence}\t{}", type_name(value_type))?;
@@ -151,26 +179,21 @@ impl Row {
     }
 
     fn write_json(&self, style: &Style, out: &mut impl Write) -> io::Result<()> {
-        let file = style.file.as_deref();
-        let file = file.map(|file| ("file", Field::Text(file)));
-        let lead = self.lead.json.iter();
-        let lead = lead.map(|(name, value)| (*name, Field::Json(value.clone())));
-        let tag = self.tag.map(|(sequence, value_type)| {
-            [
-                ("sequence", Field::Json(json!(sequence))),
-                ("type", Field::Text(type_name(value_type))),
-            ]
-        });
-        let is_shown = !style.keys_only && self.deleted_at().is_none();
-        let is_json = style.show.json_values && is_shown;
-        let json = is_json.then(|| as_json(&self.value)).flatten();
-        let value = json.map_or(Field::Bytes(&self.value), Field::Raw);
-        let value = is_shown.then_some(("value", value));
-        let fields = { file.into_iter().chain(lead) }
-            .chain([("key", Field::Bytes(&self.key))])
-            .chain(tag.into_iter().flatten())
-            .chain(value);
-        write_json(fields, style.show.is_hex(), out)
+        let file = style.file.as_deref().map(Field::Text);
+        let mut fields: Vec<_> = file.map(|file| ("file", file)).into_iter().collect();
+        let lead = self.lead.iter();
+        fields.extend(lead.map(|(name, value)| (*name, Field::Json(value.clone()))));
+        fields.push(("key", Field::Bytes(&self.key)));
+        if let Some((sequence, value_type)) = self.tag {
+            fields.push(("sequence", Field::Json(sequence.into())));
+            fields.push(("type", Field::Text(type_name(value_type))));
+        }
+        if !style.keys_only && self.deleted_at().is_none() {
+            let json = style.show.json_values.then(|| as_json(&self.value));
+            let value = json.flatten().map(Field::Raw);
+            fields.push(("value", value.unwrap_or(Field::Bytes(&self.value))));
+        }
+        write_json(fields, style.show.hex, out)
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
-use leveltable::{BytewiseComparator, Comparator, Error, ErrorKind};
-use leveltable_database::FileKind;
+use leveltable::{Error, ErrorKind};
+use leveltable_database::{FileKind, GapKind};
 use serde_json::{Map, Value, json};
 
 use crate::Answer;
@@ -15,16 +15,15 @@ use crate::database::{
     self, NEEDS_DIRECTORY, complain_of_damage, kind_of, note_part, order_beside,
 };
 use crate::failure::Failure;
-use crate::files::{each_file, expand};
 use crate::notation::{Field, quoted, write_json};
 use crate::open::{
-    AnyTable, Bounds, Direction, Keys, LookupArgs, Opened, Order, SHOWN_AS_STORED, another_order,
-    note_assumed_order, note_unknown_order, open_in_stored_order,
+    AnyTable, Keys, LookupArgs, Opened, SHOWN_AS_STORED, another_order, note_assumed_order,
+    note_unknown_order, open_in_stored_order,
 };
-use crate::output::{Rows, complain};
-use crate::place::{copy_if_remote, is_url};
+use crate::output::{Rows, complain, note};
+use crate::place::{copy_if_remote, each_file, expand, is_url};
 use crate::remote;
-use crate::row::{Lead, Row, RowSource, ShowArgs, Style};
+use crate::row::{Bounds, Row, RowSource, ShowArgs, Style, Walk};
 use crate::salvage::{Rescued, rescue};
 use crate::sort::KeyOrder;
 
@@ -98,7 +97,6 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         out.flush()?;
         scanned
     })?;
-    out.flush()?;
     Ok(answer)
 }
 
@@ -140,27 +138,27 @@ fn scan_file(path: &Path, args: &Args, wanted: &Wanted, out: &mut Rows) -> Resul
         }
         Err(failure) => return Err(failure),
     };
-    let fail = |what: &str| Err(Failure::new(what).at(path.display()));
     match opened {
         Opened::Database(db) => {
             let is_damaged = complain_of_damage(&db);
             // An entry is in no file that a user knows.
             printer.style.file = None;
-            let is_bytewise = db.comparator() == BytewiseComparator.name();
-            let rows = |bounds| database::rows(&db, bounds, args.reverse, args.history);
-            printer.show_all(wanted.select(is_bytewise, rows)?)?;
-            Ok(Answer::yes_if(!is_damaged))
+            let order = KeyOrder::of_database(&db.comparator());
+            let rows = wanted.select(order == Some(KeyOrder::Internal), |walk| {
+                database::rows(&db, walk.bounds, walk.reverse, args.history)
+            });
+            printer.show_all(rows?, Answer::yes_if(!is_damaged))
         }
-        _ if args.history => fail(NEEDS_DIRECTORY),
+        _ if args.history => Err(Failure::of(path, NEEDS_DIRECTORY)),
         Opened::Set(_) if args.skip_damaged => {
-            fail("--skip-damaged needs a single table: scan those of the set")
+            let what = "--skip-damaged needs a single table: scan those of the set";
+            Err(Failure::of(path, what))
         }
-        Opened::Set(set) => {
-            printer.show_all(set.rows(wanted.bounds.clone(), wanted.direction))?;
-            Ok(Answer::Yes)
-        }
+        Opened::Set(set) => printer.show_all(set.rows(&wanted.walk), Answer::Yes),
         // A walk over an object's blocks makes a request for each.
-        Opened::Table(table) if is_url(path) && table.is_database() && args.limit.is_none() => {
+        Opened::Table(table)
+            if is_url(path) && table.database.is_some() && wanted.walk.is_whole =>
+        {
             copy_if_remote(path)?;
             printer.show_table(args.lookup.open_table(path)?)
         }
@@ -181,9 +179,9 @@ struct Printer<'a> {
     wanted: &'a Wanted,
     out: &'a mut Rows,
     style: Style,
-    /// The number of rows printed, and the key of the last of them.
+    /// The number of rows printed, and the last of them.
     shown: usize,
-    last: Option<Vec<u8>>,
+    last: Option<Row>,
 }
 
 impl Printer<'_> {
@@ -191,32 +189,29 @@ impl Printer<'_> {
         self.args.limit.is_some_and(|limit| self.shown >= limit)
     }
 
-    /// Prints rows up to the limit.
-    fn show_all(&mut self, rows: RowSource) -> Result<(), Failure> {
-        Ok(self.show_rows(rows)?.map_or(Ok(()), Err)?)
+    /// Prints rows up to the limit, after which the answer is this.
+    fn show_all(&mut self, rows: RowSource, answer: Answer) -> Result<Answer, Failure> {
+        let error = self.show_rows(rows)?;
+        error.map_or(Ok(answer), |error| Err(error.into()))
     }
 
     /// Prints rows up to the limit. Returns the error at which they end.
     fn show_rows(&mut self, mut rows: RowSource) -> Result<Option<Error>, Failure> {
         let mut ended = None;
-        let mut last = None;
         // Not one more than are shown: it may be in another block.
         while !self.has_all()
+            && ended.is_none()
             && let Some(row) = rows.next()
         {
             match row {
                 Ok(row) => {
                     self.out.write(|out| row.write(&self.style, out))?;
                     self.shown += 1;
-                    last = Some(row);
+                    self.last = Some(row);
                 }
-                Err(e) => {
-                    ended = Some(e);
-                    break;
-                }
+                Err(e) => ended = Some(e),
             }
         }
-        self.last = last.map(|row| row.stored_key()).or(self.last.take());
         self.out.flush()?;
         Ok(ended)
     }
@@ -224,24 +219,26 @@ impl Printer<'_> {
     /// Prints a table; in the order in which it is stored, if the keys turn out not to be in the order that was assumed. After
     /// damage, prints what can be read if that is asked for.
     fn show_table(&mut self, mut table: AnyTable) -> Result<Answer, Failure> {
-        let is_bounded = self.wanted.is_bounded();
-        if is_bounded && table.order == Order::Assumed {
+        let (is_bounded, is_remote) = (self.wanted.is_bounded(), is_url(self.path));
+        if is_bounded && table.is_assumed {
             // In another order, keys within the bounds may lie anywhere.
             note_assumed_order(self.path);
         }
         loop {
-            let Some(error) = self.show_entries(&table, is_url(self.path))? else {
+            let rows = self.entries(&table, is_remote)?;
+            let Some(error) = self.show_rows(rows)? else {
                 return Ok(Answer::Yes);
             };
-            if error.kind() == ErrorKind::Comparator && table.order != Order::Unknown {
+            let is_database = table.database.is_some();
+            if error.kind() == ErrorKind::Comparator && table.order.is_some() {
                 // Within bounds, other rows than in the stored order may have been shown or passed over.
                 if is_bounded {
                     return Err(another_order(error));
                 }
-                table = open_in_stored_order(self.path, table.is_database())?;
+                table = open_in_stored_order(self.path, is_database)?;
             } else if self.args.skip_damaged && error.kind() != ErrorKind::Comparator {
                 // What the keys were taken for so far, they are still.
-                let (keys, order) = match (self.args.keys(), table.is_database()) {
+                let (keys, order) = match (self.args.keys(), is_database) {
                     (Keys::Auto, true) => (Keys::Database, order_beside(self.path)),
                     (Keys::Auto, false) => (Keys::Plain, None),
                     (named, _) => (named, None),
@@ -253,91 +250,84 @@ impl Printer<'_> {
         }
     }
 
-    /// Prints the wanted entries of a table, of which some may have been printed before. Returns the error at which they end.
-    /// Those of an object are requested ahead.
-    fn show_entries(
-        &mut self,
-        table: &AnyTable,
-        is_remote: bool,
-    ) -> Result<Option<Error>, Failure> {
-        let (wanted, is_unknown) = (self.wanted, table.order == Order::Unknown);
-        if is_unknown {
-            note_unknown_order(self.path, self.args.keys(), SHOWN_AS_STORED);
-            wanted.check_no_ends(self.path)?;
-        }
-        let is_plain = !table.is_database() && self.args.keys() != Keys::Stored;
-        let mut rows = wanted.select(table.is_bytewise, |bounds| {
-            if is_remote && is_plain && !is_unknown {
-                return remote::rows(self.path, bounds, wanted.direction);
-            }
-            Ok(table.rows(bounds, wanted.direction.reverse))
-        })?;
-        self.pass_shown_rows(&mut rows)?;
-        self.show_rows(rows)
-    }
-
     /// Prints what can be read of a table, and says what is left out.
     fn show_rescued(&mut self, rescued: &Rescued) -> Result<Answer, Failure> {
         for part in &rescued.left_out {
             complain("left out", &format!("{}: {part}", self.path.display()));
         }
-        match self.show_entries(&rescued.table, false)? {
-            Some(e) => Err(e.into()),
-            None => Ok(Answer::yes_if(rescued.left_out.is_empty())),
-        }
+        let rows = self.entries(&rescued.table, false)?;
+        self.show_all(rows, Answer::yes_if(rescued.left_out.is_empty()))
     }
 
-    /// Passes over the rows that were printed before, from another view of the table.
-    fn pass_shown_rows(&mut self, rows: &mut RowSource) -> Result<(), Failure> {
-        let Some(last) = &self.last else {
-            return Ok(());
-        };
-        let again = rows.nth(self.shown.saturating_sub(1)).transpose()?;
-        if again.is_some_and(|row| row.stored_key() == *last) {
-            return Ok(());
+    /// Returns the wanted entries of a table that were not printed before, from another view of it. Those of an object are requested
+    /// ahead.
+    fn entries(&self, table: &AnyTable, is_remote: bool) -> Result<RowSource, Failure> {
+        if table.order.is_none() {
+            note_unknown_order(self.path, self.args.keys(), SHOWN_AS_STORED);
+            if self.wanted.has_ends() {
+                let what = "--from and --to need an order that is known: use --prefix, or scan the whole table";
+                return Err(Failure::of(self.path, what));
+            }
         }
-        let what = "the readable entries are not those before the damage: use `leveltable salvage`";
-        Err(Failure::new(what).at(self.path.display()))
+        let mut rows = self.wanted.select(table.is_bytewise(), |walk| {
+            if is_remote && table.order == Some(KeyOrder::Bytewise) {
+                return remote::rows(self.path, &walk);
+            }
+            Ok(table.rows(walk.bounds, walk.reverse))
+        })?;
+        if let Some(last) = &self.last {
+            let again = rows.nth(self.shown.saturating_sub(1)).transpose()?;
+            if again.is_none_or(|row| row.stored_key() != last.stored_key()) {
+                let what = "the readable entries are not those before the damage: use `leveltable salvage`";
+                return Err(Failure::of(self.path, what));
+            }
+        }
+        Ok(rows)
     }
 
-    /// Prints the changes in a log, or the edits in a MANIFEST.
+    /// Prints the changes in a log, or the edits in a MANIFEST. Damage is an error, or is left out if that is asked for.
     fn show_records(&mut self) -> Result<Answer, Failure> {
-        records::scan(self.path, self.args.skip_damaged, |offset, record| {
+        let mut answer = Answer::Yes;
+        records::read(self.path, |offset, record| {
             match record {
                 Record::Change(row) if !self.wanted.includes(&row.key) => return Ok(true),
-                Record::Change(mut row) => {
-                    row.lead = Lead {
-                        text: format!("{offset}\t"),
-                        json: vec![("offset", json!(offset))],
-                    };
-                    self.out.write(|out| row.write(&self.style, out))?;
-                }
+                Record::Change(row) => self.out.write(|out| row.write(&self.style, out))?,
                 Record::Edit(fields) => self.show_edit(offset, &fields)?,
+                Record::No(GapKind::Damaged, what) => {
+                    let fault = Failure::of(self.path, what);
+                    if !self.args.skip_damaged {
+                        return Err(fault);
+                    }
+                    complain("left out", &fault.to_string());
+                    answer = Answer::No;
+                    return Ok(true);
+                }
+                Record::No(_, what) => {
+                    note(self.path, format!("no record in {what}"));
+                    return Ok(true);
+                }
             }
             self.shown += 1;
             self.out.flush()?;
             Ok(!self.has_all())
-        })
+        })?;
+        Ok(answer)
     }
 
     fn show_edit(&mut self, offset: u64, fields: &Map<String, Value>) -> Result<(), Failure> {
-        let fields = fields
-            .iter()
-            .map(|(name, value)| (&name[..], Field::Json(value.clone())));
-        if !self.args.show.json {
-            return self.out.write(|out| {
+        let is_json = self.args.show.json;
+        let file = self.style.file.as_deref().map(Field::Text);
+        let lead = [("file", file), ("offset", Some(Field::Json(json!(offset))))];
+        let lead = { lead.into_iter() }
+            .filter(|_| is_json)
+            .filter_map(|(name, field)| Some((name, field?)));
+        let fields = { fields.iter() }.map(|(name, value)| (&name[..], Field::Json(value.clone())));
+        self.out.write(|out| {
+            if !is_json {
                 write!(out, "{offset}\t")?;
-                write_json(fields, false, out)
-            });
-        }
-        let file = self
-            .style
-            .file
-            .iter()
-            .map(|file| ("file", Field::Text(file)));
-        let lead = file.chain([("offset", Field::Json(json!(offset)))]);
-        self.out
-            .write(|out| write_json(lead.chain(fields), false, out))
+            }
+            write_json(lead.chain(fields), false, out)
+        })
     }
 }
 
@@ -347,16 +337,14 @@ struct Wanted {
     to: Option<Vec<u8>>,
     prefix: Option<Vec<u8>>,
     /// All three as bounds, in byte order.
-    bounds: Bounds,
-    direction: Direction,
+    walk: Walk,
 }
 
 impl Wanted {
     fn new(args: &Args) -> Result<Wanted, Failure> {
         let key = |option: &str, written: &Option<OsString>| {
-            let written = written.as_ref();
-            let key = written.map(|written| args.show.notation.parse_key(option, written));
-            key.transpose()
+            let parse = |key: &OsString| args.show.parse_key(option, key.as_encoded_bytes());
+            written.as_ref().map(parse).transpose()
         };
         let (from, to) = (key("--from", &args.from)?, key("--to", &args.to)?);
         let prefix = key("--prefix", &args.prefix)?;
@@ -368,16 +356,13 @@ impl Wanted {
         let after_prefix = prefix.as_deref().and_then(after);
         // `None` sorts before all keys, which is right for `max` here, but not for `min` below.
         let lower = from.clone().max(prefix.clone());
-        let upper = match (to.clone(), after_prefix) {
-            (Some(to), Some(after)) => Some(to.min(after)),
-            (to, after) => to.or(after),
-        };
+        let upper = to.clone().into_iter().chain(after_prefix).min();
         Ok(Wanted {
             from,
             to,
             prefix,
-            bounds: bounds(lower, upper),
-            direction: Direction {
+            walk: Walk {
+                bounds: bounds(lower, upper),
                 reverse: args.reverse,
                 is_whole: args.limit.is_none(),
             },
@@ -398,22 +383,9 @@ impl Wanted {
 
     /// Returns whether a key is wanted, in byte order.
     fn includes(&self, key: &[u8]) -> bool {
-        let (lower, upper) = &self.bounds;
-        let bounds = (
-            lower.as_ref().map(Vec::as_slice),
-            upper.as_ref().map(Vec::as_slice),
-        );
-        RangeBounds::<[u8]>::contains(&bounds, key)
-    }
-
-    /// Fails if there are bounds, which need an order that is known.
-    fn check_no_ends(&self, path: &Path) -> Result<(), Failure> {
-        if !self.has_ends() {
-            return Ok(());
-        }
-        let what =
-            "--from and --to need an order that is known: use --prefix, or scan the whole table";
-        Err(Failure::new(what).at(path.display()))
+        self.from.as_deref().is_none_or(|from| from <= key)
+            && self.to.as_deref().is_none_or(|to| key < to)
+            && key.starts_with(self.prefix.as_deref().unwrap_or_default())
     }
 
     fn has_ends(&self) -> bool {
@@ -424,23 +396,24 @@ impl Wanted {
         self.has_ends() || self.prefix.is_some()
     }
 
-    /// Returns the wanted of the rows within bounds that `rows` returns, whose keys are in byte order or in another one, in which
-    /// those with the same prefix may be apart.
+    /// Returns the wanted of the rows that `rows` returns, whose keys are in byte order or in another one, in which those with the
+    /// same prefix may be apart.
     fn select(
         &self,
         is_bytewise: bool,
-        rows: impl FnOnce(Bounds) -> leveltable::Result<RowSource>,
+        rows: impl FnOnce(Walk) -> leveltable::Result<RowSource>,
     ) -> leveltable::Result<RowSource> {
+        let mut walk = self.walk.clone();
         if is_bytewise {
-            return rows(self.bounds.clone());
+            return rows(walk);
         }
-        let rows = rows(bounds(self.from.clone(), self.to.clone()))?;
+        walk.bounds = bounds(self.from.clone(), self.to.clone());
         let prefix = self.prefix.clone().unwrap_or_default();
         let is_wanted = move |row: &leveltable::Result<Row>| {
             row.as_ref()
                 .map_or(true, |row| row.key.starts_with(&prefix))
         };
-        Ok(Box::new(rows.filter(is_wanted)))
+        Ok(Box::new(rows(walk)?.filter(is_wanted)))
     }
 }
 

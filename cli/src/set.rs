@@ -1,6 +1,5 @@
 //! Sets of tables, as commands know them. What reads and writes them is in [`remote`](crate::remote), which may be left out.
 
-use std::io::{self, Write};
 use std::ops::Bound;
 
 use bytes::Bytes;
@@ -9,9 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::info::{Key, Record, size};
 use crate::notation::quoted;
-use crate::open::{Bounds, Direction};
 use crate::output::{BOLD, and_entries, count};
-use crate::row::RowSource;
+use crate::row::{RowSource, Walk};
 
 /// An open set.
 pub(crate) trait Set {
@@ -24,8 +22,8 @@ pub(crate) trait Set {
     /// Returns the value of each key, `None` where there is none.
     fn get_many(&self, keys: &[Vec<u8>]) -> leveltable::Result<Vec<Option<Bytes>>>;
 
-    /// Returns the entries within `bounds`.
-    fn rows(&self, bounds: Bounds, direction: Direction) -> RowSource;
+    /// Returns the wanted entries.
+    fn rows(&self, walk: &Walk) -> RowSource;
 
     /// Returns the bounds of at most `n` parts of about the same size.
     fn splits(&self, n: usize) -> leveltable::Result<Vec<(Bound<Bytes>, Bound<Bytes>)>>;
@@ -55,40 +53,42 @@ pub(crate) fn entries_of(shards: &[Shard]) -> Option<u64> {
     shards.iter().map(|shard| shard.entries).sum()
 }
 
-/// Fills in the record of a set of these tables.
-pub(crate) fn describe(shards: Vec<Shard>, empty: Record) -> Record {
-    Record {
-        file_bytes: Some(shards.iter().map(|shard| shard.bytes).sum()),
+/// Fills in the record of a set of these tables. Returns also its lines; with `list`, one of each table.
+pub(crate) fn describe(shards: Vec<Shard>, list: bool, empty: Record) -> (Record, Vec<String>) {
+    let (bytes, entries) = (
+        shards.iter().map(|shard| shard.bytes).sum(),
+        entries_of(&shards),
+    );
+    let tables = count(shards.len() as u64, "table");
+    let (size, n) = (size(bytes), and_entries(entries));
+    let mut lines = vec![format!("a set of {tables}, {size}{n}")];
+    let first = shards.first().map(|shard| shard.first_key.clone());
+    let last = shards.last().map(|shard| shard.last_key.clone());
+    if let (Some(first), Some(last)) = (&first, &last) {
+        lines.push(format!(
+            "\nkeys    {}\n     .. {}",
+            first.show(),
+            last.show()
+        ));
+    }
+    if list {
+        let title = format!("{:>12} {:>12}  table", "bytes", "entries");
+        lines.push(format!("\n{BOLD}{title}{BOLD:#}"));
+        lines.extend(shards.iter().map(|shard| {
+            let n = shard.entries.map_or("-".into(), |n| n.to_string());
+            let (path, first) = (&shard.path, quoted(&shard.first_key.key, 60));
+            format!("{:>12} {n:>12}  {path} from {first}", shard.bytes)
+        }));
+    }
+    let record = Record {
+        file_bytes: Some(bytes),
         keys: Some("plain"),
         order_known: Some(true),
-        entries: entries_of(&shards),
-        first_key: shards.first().map(|shard| shard.first_key.clone()),
-        last_key: shards.last().map(|shard| shard.last_key.clone()),
+        entries,
+        first_key: first,
+        last_key: last,
         shards: Some(shards),
         ..empty
-    }
-}
-
-/// Prints what `info` shows of a set; with `list`, each table.
-pub(crate) fn draw(record: &Record, list: bool, out: &mut impl Write) -> io::Result<()> {
-    let shards = record.shards.as_deref().unwrap_or_default();
-    let tables = count(shards.len() as u64, "table");
-    let bytes = size(record.file_bytes.unwrap_or(0));
-    let n = and_entries(record.entries);
-    writeln!(out, "a set of {tables}, {bytes}{n}")?;
-    if let (Some(first), Some(last)) = (&record.first_key, &record.last_key) {
-        writeln!(out, "\nkeys    {}\n     .. {}", first.show(), last.show())?;
-    }
-    if !list {
-        return Ok(());
-    }
-    let (bytes, n) = ("bytes", "entries");
-    writeln!(out, "\n{BOLD}{bytes:>12} {n:>12}  table{BOLD:#}")?;
-    for shard in shards {
-        let Shard { path, bytes, .. } = shard;
-        let n = shard.entries.map_or("-".into(), |n| n.to_string());
-        let first = quoted(&shard.first_key.key, 60);
-        writeln!(out, "{bytes:>12} {n:>12}  {path} from {first}")?;
-    }
-    Ok(())
+    };
+    (record, lines)
 }

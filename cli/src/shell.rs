@@ -45,12 +45,14 @@ pub(crate) fn man(args: &ManArgs) -> Result<Answer, Failure> {
             Failure::new(format!("no command {name:?}: the commands are {names}"))
         })?,
     };
-    let title = page.get_display_name().unwrap_or("leveltable");
-    let title = title.to_uppercase();
+    let title = page
+        .get_display_name()
+        .unwrap_or("leveltable")
+        .to_uppercase();
     let source = concat!("leveltable ", env!("CARGO_PKG_VERSION"));
-    let man = Man::new(page).title(title).section("1").source(source);
+    let man = Man::new(page).title(title).source(source);
     let mut rendered = Vec::new();
-    man.render(&mut rendered).map_err(Failure::output)?;
+    man.render(&mut rendered).map_err(Failure::Output)?;
     print(rendered)?;
     Ok(Answer::Yes)
 }

@@ -24,6 +24,15 @@ pub(crate) enum KeyOrder {
 }
 
 impl KeyOrder {
+    /// Returns the order of tables that do not name another one.
+    pub(crate) fn of(is_database: bool) -> KeyOrder {
+        if is_database {
+            KeyOrder::Internal
+        } else {
+            KeyOrder::Bytewise
+        }
+    }
+
     /// Returns the order of the tables of a database whose MANIFEST names this comparator, if it is known.
     pub(crate) fn of_database(comparator: &str) -> Option<KeyOrder> {
         let orders = [KeyOrder::Internal, KeyOrder::IndexedDb].into_iter();
@@ -63,16 +72,12 @@ impl KeyOrder {
     }
 }
 
-/// An entry in memory: the length of its key, and key and value.
-type RunEntry = (usize, Box<[u8]>);
-
-fn split((key_len, entry): &RunEntry) -> (&[u8], &[u8]) {
-    entry.split_at_checked(*key_len).unwrap_or_default()
-}
+/// An entry in memory.
+type RunEntry = (Box<[u8]>, Box<[u8]>);
 
 /// Memory of an entry in addition to its key and value: the `RunEntry`, half of it again for the buffer of the
-/// stable sort, and what the allocator adds.
-const ENTRY_OVERHEAD: usize = size_of::<RunEntry>() * 3 / 2 + 16;
+/// stable sort, and what the allocator adds to both.
+const ENTRY_OVERHEAD: usize = size_of::<RunEntry>() * 3 / 2 + 32;
 
 /// Block size of temporary tables. Large, because they are read once from beginning to end.
 const RUN_BLOCK: usize = 64 << 10;
@@ -114,14 +119,18 @@ impl Sorter {
             self.spill()?;
         }
         self.used += needed;
-        self.run.push((key.len(), [key, value].concat().into()));
+        self.run.push((key.into(), value.into()));
         Ok(())
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.run.is_empty() && self.spilled.is_empty()
+    }
+
     /// Passes all entries to `take`, in order.
-    pub(crate) fn drain(
+    pub(crate) fn drain<E: Into<Failure>>(
         mut self,
-        take: impl FnMut(&[u8], &[u8]) -> Result<(), Failure>,
+        take: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
     ) -> Result<(), Failure> {
         if self.spilled.is_empty() {
             return self.drain_run(take);
@@ -132,19 +141,19 @@ impl Sorter {
     }
 
     /// Passes the entries in memory to `take`, in order.
-    fn drain_run(
+    fn drain_run<E: Into<Failure>>(
         &mut self,
-        mut take: impl FnMut(&[u8], &[u8]) -> Result<(), Failure>,
+        mut take: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
     ) -> Result<(), Failure> {
         let mut run = std::mem::take(&mut self.run);
         self.used = 0;
         let order = self.order.comparator();
         // The sort is stable, so of equal keys the last one added stays last.
-        run.sort_by(|a, b| order.compare(split(a).0, split(b).0));
-        let mut entries = run.iter().map(split).peekable();
+        run.sort_by(|a, b| order.compare(&a.0, &b.0));
+        let mut entries = run.iter().peekable();
         while let Some((key, value)) = entries.next() {
-            if entries.peek().is_none_or(|(next, _)| *next != key) {
-                take(key, value)?;
+            if entries.peek().is_none_or(|(next, _)| next != key) {
+                take(key, value).map_err(E::into)?;
             } else if !self.keep_last {
                 return Err(repeated(self.order, key));
             }
@@ -201,11 +210,11 @@ pub(crate) fn temporary_failure(work: &str, error: &dyn Display) -> Failure {
 
 /// Passes the entries of all `inputs`, which are in one order, to `take`. Of several entries with one key, `keep_last` takes that of
 /// the last input; without it they are an error.
-pub(crate) fn merge(
+pub(crate) fn merge<E: Into<Failure>>(
     order: KeyOrder,
     keep_last: bool,
     inputs: Vec<TableRange>,
-    mut take: impl FnMut(&[u8], &[u8]) -> Result<(), Failure>,
+    mut take: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
 ) -> Result<(), Failure> {
     // Of equal keys, the merge returns that of the first input first.
     let mut merged = Table::merge(inputs.into_iter().rev())?;
@@ -213,7 +222,7 @@ pub(crate) fn merge(
     while merged.next()? {
         let key = merged.key();
         if last.as_deref() != Some(key) {
-            take(key, merged.value())?;
+            take(key, merged.value()).map_err(E::into)?;
         } else if !keep_last {
             return Err(repeated(order, key));
         }

@@ -6,14 +6,14 @@ use std::ops::Bound;
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use leveltable::OpenOptions;
 use serde_json::Value;
 
 use crate::Answer;
 use crate::failure::Failure;
 use crate::notation::{Field, Notation, write_json};
-use crate::open::{Keys, Opened, Order, open_any, open_with};
+use crate::open::{Keys, Opened, open_unfiltered};
 use crate::output::Rows;
+use crate::sort::KeyOrder;
 
 /// Divide a table or a set into parts of about the same size.
 ///
@@ -37,35 +37,29 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The bounds of a part: of the keys from the first one on that come before the second.
-type Part = (Option<Vec<u8>>, Option<Vec<u8>>);
-
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
-    let open = || {
-        open_with(
-            &args.file,
-            Keys::Auto,
-            OpenOptions::new().no_filter(),
-            false,
-        )
-    };
-    let (set, parts) = match open_any(&args.file, false, open)? {
-        Opened::Set(set) => (Some(set.id()), set.splits(args.n.get())?),
+    let (file, n) = (&args.file, args.n.get());
+    let (set, parts) = match open_unfiltered(file, Keys::Auto)? {
+        Opened::Set(set) => (Some(set.id()), set.splits(n)?),
         Opened::Database(_) => {
             let what = "a database: only a table or a set can be divided";
-            return Err(Failure::new(what).at(args.file.display()));
+            return Err(Failure::of(file, what));
         }
-        Opened::Table(table) => {
-            if table.is_database() || table.order == Order::Unknown {
-                let what = "only a table of plain keys in byte order can be divided";
-                return Err(Failure::new(what).at(args.file.display()));
-            }
-            (None, table.table().splits(args.n.get())?)
+        Opened::Table(table) if table.order != Some(KeyOrder::Bytewise) => {
+            let what = "only a table of plain keys in byte order can be divided";
+            return Err(Failure::of(file, what));
         }
+        Opened::Table(table) => (None, table.table.splits(n)?),
     };
     let mut rows = Rows::new();
-    for bounds in parts {
-        let (from, to) = half_open(bounds);
+    for (lower, upper) in parts {
+        let from = first(lower);
+        // The next part begins where this one ends.
+        let to = first(match upper {
+            Bound::Included(key) => Bound::Excluded(key),
+            Bound::Excluded(key) => Bound::Included(key),
+            Bound::Unbounded => Bound::Unbounded,
+        });
         rows.write(|out| {
             if args.json {
                 let set = set.as_deref().map(|id| ("set", Field::Text(id)));
@@ -93,24 +87,13 @@ fn bound(key: &Option<Vec<u8>>) -> Field<'_> {
         .map_or(Field::Json(Value::Null), Field::Bytes)
 }
 
-/// Returns the bounds as `scan` takes them: the lower one is part of the range, and the upper one is not.
-fn half_open((lower, upper): (Bound<Bytes>, Bound<Bytes>)) -> Part {
-    let from = match lower {
+/// Returns the first possible key of a part with this lower bound, in byte order.
+fn first(lower: Bound<Bytes>) -> Option<Vec<u8>> {
+    match lower {
         Bound::Unbounded => None,
         Bound::Included(key) => Some(key.to_vec()),
-        Bound::Excluded(key) => Some(next(&key)),
-    };
-    let to = match upper {
-        Bound::Unbounded => None,
-        Bound::Included(key) => Some(next(&key)),
-        Bound::Excluded(key) => Some(key.to_vec()),
-    };
-    (from, to)
-}
-
-/// Returns the first possible key after `key` in byte order.
-fn next(key: &[u8]) -> Vec<u8> {
-    [key, b"\0"].concat()
+        Bound::Excluded(key) => Some([&key[..], b"\0"].concat()),
+    }
 }
 
 /// Returns `key` in quotes that shells, `xargs` and Python's `shlex` understand.

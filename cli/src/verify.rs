@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 
 use leveltable::db::KeyKind;
 use leveltable::repair::{Finding, VerifyOptions, VerifyReport, verify};
-use leveltable::{ErrorKind, OpenOptions, Section, Source, Table};
+use leveltable::{ErrorKind, OpenOptions, Section, Source};
+use leveltable_database::{Database, DatabaseFile, FileState, TableFile};
 use serde_json::{Value, json};
 
 use crate::Answer;
-use crate::database::{self, is_database, order_beside};
-use crate::failure::Failure;
-use crate::files::{each_file, expand};
-use crate::notation::quoted;
-use crate::open::{Keys, KeysArg, check_is_file, order_stated};
-use crate::output::{Rows, count, entries};
-use crate::place::{copy_if_remote, source};
-use crate::progress::Progress;
+use crate::database::info::gap_name;
+use crate::database::{self, is_database, state_name};
+use crate::failure::{Failure, is_not_found};
+use crate::open::{Keys, KeysArg, check_is_file, is_manifest, order_named};
+use crate::output::{Progress, Rows, count};
+use crate::place::{copy_if_remote, each_file, expand, is_url, source};
 use crate::remote::open_set;
-use crate::set::{Set, Shard, entries_of};
+use crate::salvage::{in_blocks, lines_of};
+use crate::set::{Set, entries_of};
 use crate::sort::KeyOrder;
 
 /// Check whether tables are sound.
@@ -51,10 +51,10 @@ pub(crate) struct Args {
     stored_order: bool,
     /// Print errors only, and report findings by the exit status
     #[arg(long, short)]
-    pub(crate) quiet: bool,
+    quiet: bool,
     /// Print a JSON object for each file
     #[arg(long, conflicts_with = "quiet")]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
@@ -62,11 +62,19 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         args,
         rows: Rows::new(),
     };
-    let worst = each_file(&expand(&args.files, args.apart)?, |path| {
-        match open_set(path) {
-            Ok(None) if is_database(path) => database::verify::check(path, &mut report),
-            Ok(Some(set)) => check_set(path, &*set, &mut report),
-            Ok(None) => report.table(path, verify_file(path, args)),
+    each_file(&expand(&args.files, args.apart)?, |path| {
+        if is_database(path) {
+            return check_database(path, &mut report);
+        }
+        // Reading a large table to find out that it is no manifest would take long.
+        let may_be_set = if is_url(path) || path.is_file() {
+            is_manifest(path).unwrap_or_else(|e| is_not_found(&e))
+        } else {
+            path.is_dir()
+        };
+        match may_be_set.then(|| open_set(path)).transpose() {
+            Ok(Some(Some(set))) => check_set(path, &*set, &mut report),
+            Ok(_) => report.table(path, verify_file(path, args)),
             // What is wrong with a damaged manifest is told as of any table.
             Err(failure) => {
                 let verified = verify_file(path, args).ok();
@@ -74,96 +82,81 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
                 report.table(path, damaged.ok_or(failure))
             }
         }
-    })?;
-    report.rows.flush()?;
-    Ok(worst)
+    })
 }
 
 /// Prints what is found out.
-pub(crate) struct Report<'a> {
+struct Report<'a> {
     args: &'a Args,
     rows: Rows,
 }
 
 impl Report<'_> {
     /// Prints what was found out about the table at `path`.
-    pub(crate) fn table(
+    fn table(
         &mut self,
         path: &Path,
         verified: Result<Verified, Failure>,
     ) -> Result<Answer, Failure> {
-        let error = verified
-            .as_ref()
-            .err()
-            .map(|failure| json!({"error": failure.to_string()}));
-        self.record(path, verified.as_ref().ok(), error)?;
-        // What is buffered comes before the error that is about to be printed.
-        self.rows.flush()?;
-        let verified = verified?;
-        self.text(|| describe(path, &verified))?;
-        Ok(verified.answer())
+        let (fields, text) = match &verified {
+            Ok(verified) => (to_json(verified), describe(verified)),
+            Err(failure) => (json!({"error": failure.to_string()}), Vec::new()),
+        };
+        self.write(path, fields, text)?;
+        Ok(verified?.answer())
     }
 
-    /// Prints what was found out about a set or a database, or that a file of it is missing. The record has these fields, too.
-    pub(crate) fn whole(
+    /// Prints what was found out about a set or a database, or that a file of it is missing. The record also has this field, and the
+    /// error unless the whole is sound.
+    fn whole(
         &mut self,
         path: &Path,
         answer: Answer,
         what: &str,
-        mut fields: Value,
+        error: &str,
+        (name, value): (&str, Value),
     ) -> Result<Answer, Failure> {
         let is_sound = answer == Answer::Yes;
-        if let Some(fields) = fields.as_object_mut() {
-            fields.insert("sound".into(), is_sound.into());
-            if is_sound {
-                fields.insert("error".into(), Value::Null);
-            }
-        }
-        self.record(path, None, Some(fields))?;
+        let error = (!is_sound).then_some(error);
+        let fields = json!({"sound": is_sound, "error": error, (name): value});
         let sound = if is_sound { "sound" } else { "not sound" };
-        self.text(|| format!("{}: {sound}: {what}\n", path.display()))?;
+        self.write(path, fields, vec![format!("{sound}: {what}")])?;
         Ok(answer)
     }
 
-    fn record(
-        &mut self,
-        path: &Path,
-        verified: Option<&Verified>,
-        fields: Option<Value>,
-    ) -> Result<(), Failure> {
-        if !self.args.json {
-            return Ok(());
-        }
-        let mut record = to_json(verified);
-        let fields = fields.as_ref().and_then(Value::as_object);
-        if let Some(record) = record.as_object_mut() {
-            record.insert("file".into(), path.to_string_lossy().into());
-            let fields = fields.into_iter().flatten();
-            record.extend(fields.map(|(name, value)| (name.clone(), value.clone())));
-        }
-        self.rows.write(|out| writeln!(out, "{record}"))
-    }
-
-    fn text(&mut self, text: impl FnOnce() -> String) -> Result<(), Failure> {
-        if self.args.json || self.args.quiet {
-            return Ok(());
-        }
-        self.rows.write(|out| out.write_all(text().as_bytes()))
+    /// Prints a record with these fields, or the lines, before the error that may be printed next. Fields that are not known are null,
+    /// so that every record has the same.
+    fn write(&mut self, path: &Path, fields: Value, lines: Vec<String>) -> Result<(), Failure> {
+        let text = if self.args.json {
+            let mut record = to_json(&Verified::default());
+            if let (Value::Object(record), Value::Object(fields)) = (&mut record, fields) {
+                record.values_mut().for_each(|value| *value = Value::Null);
+                record.extend(fields);
+                record.insert("file".into(), path.to_string_lossy().into());
+            }
+            format!("{record}\n")
+        } else if self.args.quiet {
+            String::new()
+        } else {
+            lines_of(path, &lines)
+        };
+        self.rows.write(|out| out.write_all(text.as_bytes()))?;
+        self.rows.flush()
     }
 }
 
 /// What was found out about a table.
 #[derive(Default)]
-pub(crate) struct Verified {
-    pub(crate) report: VerifyReport,
+struct Verified {
+    report: VerifyReport,
     /// Whether the file has the footer of a table.
     is_table: bool,
     /// How it differs from what its set or database lists.
-    pub(crate) difference: Option<String>,
+    difference: Option<String>,
 }
 
 impl Verified {
-    pub(crate) fn is_sound(&self) -> bool {
+    fn is_sound(&self) -> bool {
         self.answer() == Answer::Yes
     }
 
@@ -183,53 +176,135 @@ fn check_set(path: &Path, set: &dyn Set, report: &mut Report<'_>) -> Result<Answ
     let shards = set.shards();
     let worst = each_file(shards.iter().zip(set.copies()), |(shard, copy)| {
         let name = Path::new(&shard.path);
+        let listed = Listed {
+            by: "the set lists",
+            bytes: shard.bytes,
+            entries: shard.entries,
+            ends: [&shard.first_key.key, &shard.last_key.key],
+            order: KeyOrder::Bytewise,
+        };
+        let known = report.args.open_options(name);
         let verified = copy.map_err(Failure::from);
-        let options = report.args.open_options(name);
-        let verified = verified.and_then(|copy| check_shard(shard, copy, options));
+        let verified = verified.and_then(|copy| verify_listed(copy, known, &listed));
         report.table(name, verified)
     })?;
     let error = "not all of its tables are sound and as listed";
-    let fields = json!({"entries": entries_of(&shards), "error": error});
-    let tables = count(shards.len() as u64, "table");
-    report.whole(path, worst, &format!("a set of {tables}"), fields)
+    let what = format!("a set of {}", count(shards.len() as u64, "table"));
+    let entries = ("entries", entries_of(&shards).into());
+    report.whole(path, worst, &what, error, entries)
 }
 
-fn check_shard(shard: &Shard, copy: Source, options: Known) -> Result<Verified, Failure> {
-    let mut verified = verify_source(copy.clone(), Some(shard.bytes), options)?;
-    let n = verified.report.entries;
-    if let Some(listed) = shard.entries.filter(|&listed| listed != n) {
-        verified.difference = Some(format!("the set lists {}", entries(listed)));
-    } else if verified.report.is_sound() {
-        // All of it was checked before.
-        let options = OpenOptions::new().no_filter().no_cache();
-        let table = options.open_source(copy)?;
-        let listed = [&shard.first_key.key[..], &shard.last_key.key];
-        let show = |key: &[u8]| quoted(key, 60);
-        verified.difference = other_ends(&table, listed, show, "the set lists")?;
+/// What a set or a MANIFEST lists of a table: lookups would miss keys before its first key or after its last one.
+struct Listed<'a> {
+    by: &'static str,
+    bytes: u64,
+    entries: Option<u64>,
+    /// The first key and the last, as they are stored in this order.
+    ends: [&'a [u8]; 2],
+    order: KeyOrder,
+}
+
+/// Verifies the table in `source`, and that it is as it is listed.
+fn verify_listed(source: Source, known: Known, listed: &Listed<'_>) -> Result<Verified, Failure> {
+    let mut verified = verify_source(source.clone(), Some(listed.bytes), known)?;
+    let (by, report) = (listed.by, &verified.report);
+    if let Some(n) = listed.entries.filter(|&n| n != report.entries) {
+        verified.difference = Some(format!("{by} {}", count(n, "entry")));
+    } else if report.is_sound() {
+        let (found, bytes) = (report.file_bytes, listed.bytes);
+        let size = (found != bytes).then(|| format!("{found} bytes, and {by} {bytes}"));
+        verified.difference = match size {
+            Some(size) => Some(size),
+            None => other_ends(source, listed)?,
+        };
     }
     Ok(verified)
 }
 
-/// Returns how the first or the last key of a table differs from those that `who` says, as `show` writes keys: lookups would miss
-/// others.
-pub(crate) fn other_ends(
-    table: &Table,
-    listed: [&[u8]; 2],
-    show: impl Fn(&[u8]) -> String,
-    who: &str,
-) -> Result<Option<String>, Failure> {
+/// Returns how the first or the last key of a sound table differs from those that are listed.
+fn other_ends(source: Source, listed: &Listed<'_>) -> Result<Option<String>, Failure> {
+    let options = OpenOptions::new().no_filter().no_cache().stored_order();
+    let table = options.open_source(source)?;
     let ends = [("first", table.first()?), ("last", table.last()?)];
-    for ((which, end), listed) in ends.into_iter().zip(listed) {
+    for ((which, end), key) in ends.into_iter().zip(listed.ends) {
         let found = end.map(|(key, _)| key);
-        if found.as_ref().is_none_or(|key| key != listed) {
-            let found = found.map_or_else(|| "none".to_owned(), |key| show(&key));
-            let listed = show(listed);
-            return Ok(Some(format!(
-                "its {which} key is {found}, and {who} {listed}"
-            )));
+        if found.as_ref().is_none_or(|found| found != key) {
+            let found = found.map_or_else(|| "none".to_owned(), |key| listed.order.show(&key));
+            let (by, key) = (listed.by, listed.order.show(key));
+            return Ok(Some(format!("its {which} key is {found}, and {by} {key}")));
         }
     }
     Ok(None)
+}
+
+/// Checks the database in the directory `path`.
+fn check_database(path: &Path, report: &mut Report<'_>) -> Result<Answer, Failure> {
+    let keys = || ("keys", "database".into());
+    // Opening reads the MANIFEST and the logs.
+    let db = match database::options(false).open_read_only(path) {
+        Ok(db) => db,
+        Err(e) if matches!(e.kind(), ErrorKind::Corruption | ErrorKind::NotADatabase) => {
+            let what = Failure::from(e).to_string();
+            return report.whole(path, Answer::No, &what, &what, keys());
+        }
+        Err(e) => return Err(e.into()),
+    };
+    let (mut tables, mut notes) = (0, String::new());
+    let worst = each_file(db.files()?, |file| match (file.state, &file.listed) {
+        (FileState::Live, Some((_, listed))) => {
+            tables += 1;
+            let verified = check_table(&db, &file, listed, &mut notes);
+            report.table(&path.join(&file.name), verified)
+        }
+        (FileState::Missing, Some(_)) => {
+            let what = "missing: the MANIFEST lists it";
+            report.whole(&path.join(&file.name), Answer::No, what, what, keys())
+        }
+        // LevelDB opens a database without its newest log.
+        (FileState::Missing | FileState::Orphan, _) => {
+            notes += &format!("; note: {} is {}", file.name, state_name(file.state));
+            Ok(Answer::Yes)
+        }
+        _ => Ok(Answer::Yes),
+    })?;
+    for left_out in &db.recovery().gaps {
+        let (file, gap, what) = (&left_out.file, &left_out.gap, gap_name(left_out.gap.kind));
+        let place = format!("{file} at offset {}", gap.offset);
+        notes += &format!("; note: {place}: {} bytes: {what}", gap.bytes);
+    }
+    let logs = count(db.recovery().logs.len() as u64, "log");
+    let tables = count(tables, "table");
+    let what = format!("a database of {tables} and {logs}{notes}");
+    report.whole(path, worst, &what, &what, keys())
+}
+
+/// Checks a table that the MANIFEST lists, in the order that the MANIFEST names, and that it is as listed.
+fn check_table(
+    db: &Database,
+    file: &DatabaseFile,
+    listed: &TableFile,
+    notes: &mut String,
+) -> Result<Verified, Failure> {
+    let path = db.path().join(&file.name);
+    let listed = Listed {
+        by: "the MANIFEST says",
+        bytes: listed.size,
+        entries: None,
+        ends: [&listed.smallest, &listed.largest],
+        order: KeyOrder::Internal,
+    };
+    let verify_in = |order| verify_listed(source(&path)?, known_order(order), &listed);
+    let order = KeyOrder::of_database(&db.comparator());
+    let verified = verify_in(order)?;
+    // Programs that do not know Chrome's order have opened its databases, and written tables in byte order.
+    if order == Some(KeyOrder::IndexedDb) && !verified.is_sound() {
+        let bytewise = verify_in(Some(KeyOrder::Internal))?;
+        if bytewise.report.is_sound() {
+            *notes += &format!("; note: {} is in byte order", file.name);
+            return Ok(bytewise);
+        }
+    }
+    Ok(verified)
 }
 
 fn verify_file(path: &Path, args: &Args) -> Result<Verified, Failure> {
@@ -242,14 +317,12 @@ fn verify_file(path: &Path, args: &Args) -> Result<Verified, Failure> {
 impl Args {
     /// Returns what is known of the keys of the table at `path`.
     fn open_options(&self, path: &Path) -> Known {
-        let (kind, options) = (self.keys.keys.named(), OpenOptions::new());
-        if self.stored_order {
-            return (kind, options.stored_order());
-        }
-        let known = order_beside(path).or_else(|| order_stated(path));
-        match known.filter(|_| self.keys.keys == Keys::Auto) {
+        let kind = self.keys.keys.named();
+        let is_open = self.keys.keys == Keys::Auto;
+        match is_open.then(|| order_named(path)).flatten() {
+            _ if self.stored_order => (kind, OpenOptions::new().stored_order()),
             Some(order) => known_order(Some(order)),
-            None => (kind, options),
+            None => (kind, OpenOptions::new()),
         }
     }
 }
@@ -258,7 +331,7 @@ impl Args {
 type Known = (Option<KeyKind>, OpenOptions);
 
 /// Returns what is known of the keys of a table of a database in this order, or in one that is none of those that are known.
-pub(crate) fn known_order(order: Option<KeyOrder>) -> Known {
+fn known_order(order: Option<KeyOrder>) -> Known {
     let options = OpenOptions::new();
     let options = match order {
         Some(order) => options.comparator(order.of_user_keys()),
@@ -268,7 +341,7 @@ pub(crate) fn known_order(order: Option<KeyOrder>) -> Known {
 }
 
 /// Verifies the table of `size` bytes in `source`.
-pub(crate) fn verify_source(
+fn verify_source(
     source: Source,
     size: Option<u64>,
     (kind, open_options): Known,
@@ -294,55 +367,54 @@ pub(crate) fn verify_source(
     })
 }
 
-/// Returns a summary line and a line for each finding.
-fn describe(path: &Path, verified: &Verified) -> String {
-    let (file, report) = (path.display(), &verified.report);
+/// Returns a summary and a line for each finding.
+fn describe(verified: &Verified) -> Vec<String> {
+    let report = &verified.report;
     let mut footer = { report.findings.iter() }.filter(|f| f.section() == Section::Footer);
     // No finding says that there are blocks of a table all the same.
     if !verified.is_table
         && report.unchecked < 2
         && let Some(finding) = footer.next()
     {
-        return format!("{file}: not a table: {}\n", finding.found());
+        return vec![format!("not a table: {}", finding.found())];
     }
-    let blocks = count(report.data_blocks, "block");
-    let readable = format!("{} in {blocks}", entries(report.entries));
-    let mut text = if let Some(difference) = &verified.difference {
-        format!("{file}: not as listed: {readable}, {difference}")
+    let readable = in_blocks("in", report.entries, report.data_blocks);
+    let mut summary = if let Some(difference) = &verified.difference {
+        format!("not as listed: {readable}, {difference}")
     } else if report.is_sound() {
-        format!("{file}: sound: {readable}")
+        format!("sound: {readable}")
     } else if report.blocks_are_sound() {
-        format!("{file}: blocks sound, order not known: {readable}")
+        format!("blocks sound, order not known: {readable}")
     } else {
         format!(
-            "{file}: {} damaged, {} unchecked: {readable} could be read, {} of {} bytes were checked",
+            "{} damaged, {} unchecked: {readable} could be read, {} of {} bytes were checked",
             report.damage, report.unchecked, report.checked_bytes, report.file_bytes
         )
     };
     if let Some(clue) = &report.order_clue {
-        text += &format!("; {clue}");
+        summary += &format!("; {clue}");
     }
     if report.warnings > 0 {
-        text += &format!("; {}", count(report.warnings, "warning"));
+        summary += &format!("; {}", count(report.warnings, "warning"));
     }
-    text.push('\n');
-    for finding in &report.findings {
-        text += &match finding.section() {
-            // This finding is a sentence about the whole file, so it needs no section.
-            Section::Footer if !verified.is_table => {
-                format!("{file}: {}: {}\n", finding.severity(), finding.found())
-            }
-            _ => format!("{file}: {finding}\n"),
-        };
-    }
+    let mut lines = vec![summary];
+    lines.extend(report.findings.iter().map(|finding| {
+        // A finding about the whole file is a sentence, so it needs no section.
+        if finding.section() == Section::Footer && !verified.is_table {
+            format!("{}: {}", finding.severity(), finding.found())
+        } else {
+            finding.to_string()
+        }
+    }));
     if let left_out @ 1.. = report.left_out() {
-        text += &format!("{file}: and {left_out} more\n");
+        lines.push(format!("and {left_out} more"));
     }
-    text
+    lines
 }
 
-/// Returns the record of a table. Of what is not known, all fields are null, so that every record has the same.
-fn to_json(verified: Option<&Verified>) -> Value {
+/// Returns the record of a table.
+fn to_json(verified: &Verified) -> Value {
+    let report = &verified.report;
     let finding = |finding: &Finding| {
         json!({
             "severity": finding.severity().to_string(),
@@ -352,13 +424,10 @@ fn to_json(verified: Option<&Verified>) -> Value {
             "found": finding.found(),
         })
     };
-    let empty = Verified::default();
-    let verified_or_empty = verified.unwrap_or(&empty);
-    let report = &verified_or_empty.report;
-    let mut record = json!({
+    json!({
         "file": null,
-        "sound": verified_or_empty.is_sound(),
-        "error": verified_or_empty.difference,
+        "sound": verified.is_sound(),
+        "error": verified.difference,
         "keys": if report.keys == KeyKind::Database { "database" } else { "plain" },
         "order_known": !report.unknown_order,
         "entries": report.entries,
@@ -371,9 +440,5 @@ fn to_json(verified: Option<&Verified>) -> Value {
         "notes": report.notes,
         "findings": report.findings.iter().map(finding).collect::<Vec<_>>(),
         "findings_left_out": report.left_out(),
-    });
-    if let (None, Some(fields)) = (verified, record.as_object_mut()) {
-        fields.values_mut().for_each(|value| *value = Value::Null);
-    }
-    record
+    })
 }

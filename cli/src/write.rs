@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{self, IsTerminal};
-use std::ops::RangeInclusive;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
@@ -11,45 +10,44 @@ use leveltable::{BloomFilterPolicy, Compression, RibbonFilterPolicy, Summary, Wr
 
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::output::report;
 use crate::place::{check_url, is_url};
 use crate::remote::{self, file_at};
 use crate::sort::KeyOrder;
 
 /// Options for writing a table.
 #[derive(Args)]
+#[command(next_help_heading = "Table")]
 pub(crate) struct TableOptions {
     /// Compression of the blocks [default: snappy; of salvage: that of the damaged table]
-    #[arg(long, value_enum, help_heading = "Table")]
+    #[arg(long, value_enum)]
     codec: Option<Codec>,
     /// Compression level: zstd 1 to 22 [default: 1], zlib and deflate 0 to 9 [default: 6]
-    #[arg(long, value_name = "N", help_heading = "Table")]
+    #[arg(long, value_name = "N")]
     level: Option<u8>,
     /// Size of a block before compression
-    #[arg(long, value_parser = parse_size, default_value = "4K", value_name = "SIZE", help_heading = "Table")]
+    #[arg(long, value_parser = parse_size, default_value = "4K", value_name = "SIZE")]
     block_size: usize,
     /// Let no block touch more pages of 4 KiB than it must: a lookup then reads one page of an uncompressed table, not two
-    #[arg(long, help_heading = "Table")]
+    #[arg(long)]
     block_align: bool,
     /// Number of keys between restarts, at which a key is stored whole
-    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..),
-        help_heading = "Table")]
+    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     restart_interval: u32,
     /// Filter [default: ribbon; in a table of a database: bloom]
-    #[arg(long, value_enum, help_heading = "Table")]
+    #[arg(long, value_enum)]
     filter: Option<Filter>,
     /// Size of the filter, in bits a key [default: 10]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100),
-        help_heading = "Table")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     bits_per_key: Option<u32>,
     /// Add a filter of the first N bytes of keys: a scan of such a prefix, or a longer one, that no key has reads nothing
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Table")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     prefix_length: Option<u32>,
     /// Add a filter of the parts of keys up to the first CHARACTER, which may also be \t or \0, as by --prefix-length
-    #[arg(long, value_name = "CHARACTER", value_parser = parse_character, conflicts_with = "prefix_length",
-        help_heading = "Table")]
+    #[arg(long, value_name = "CHARACTER", value_parser = parse_character, conflicts_with = "prefix_length")]
     prefix_delimiter: Option<u8>,
     /// Write no properties block, which says what the table is; LevelDB writes none and ignores it
-    #[arg(long, help_heading = "Table")]
+    #[arg(long)]
     no_properties: bool,
 }
 
@@ -123,34 +121,42 @@ impl TableOptions {
 }
 
 fn compression(codec: Codec, level: Option<u8>) -> Result<Compression, Failure> {
-    let level_within = |levels: RangeInclusive<u8>, default: u8| match level.unwrap_or(default) {
-        level if levels.contains(&level) => Ok(level),
-        level => {
-            let (least, most) = levels.into_inner();
-            let what = format!("--level {level}: this codec has levels {least} to {most}");
-            Err(Failure::new(what))
-        }
-    };
-    Ok(match codec {
+    let (levels, default) = match codec {
         Codec::None | Codec::Snappy if level.is_some() => {
             let what = "--level: this codec has no levels; zstd, zlib and deflate do";
             return Err(Failure::new(what));
         }
-        Codec::None => Compression::None,
-        Codec::Snappy => Compression::Snappy,
-        Codec::Zstd => Compression::Zstd(level_within(1..=22, 1)?.into()),
-        Codec::Zlib => Compression::Zlib(level_within(0..=9, 6)?.into()),
-        Codec::Deflate => Compression::Deflate(level_within(0..=9, 6)?.into()),
+        Codec::None => return Ok(Compression::None),
+        Codec::Snappy => return Ok(Compression::Snappy),
+        Codec::Zstd => (1..=22, 1),
+        Codec::Zlib | Codec::Deflate => (0..=9, 6),
+    };
+    let level = level.unwrap_or(default);
+    if !levels.contains(&level) {
+        let (least, most) = levels.into_inner();
+        let what = format!("--level {level}: this codec has levels {least} to {most}");
+        return Err(Failure::new(what));
+    }
+    Ok(match codec {
+        Codec::Zlib => Compression::Zlib(level.into()),
+        Codec::Deflate => Compression::Deflate(level.into()),
+        _ => Compression::Zstd(level.into()),
     })
 }
 
-/// Fails if `out` exists, unless it is a regular file and `force` allows replacing it. Whether an object exists is seen when it is
-/// about to appear.
-pub(crate) fn check_free(out: &Path, force: bool) -> Result<(), Failure> {
-    let Some(path) = file_at(out) else {
+/// Fails if no table can be written to `out`: to standard output if that is a terminal, or to a file that exists, unless it is a
+/// regular one and `force` allows replacing it. Whether an object exists is seen when it is about to appear.
+pub(crate) fn check_out(out: &Path, force: bool) -> Result<(), Failure> {
+    if is_stdout(out) && io::stdout().is_terminal() {
+        return Err(Failure::new(
+            "standard output is a terminal and a table is binary: redirect it to a file",
+        ));
+    }
+    check_url(out)?;
+    let Some(path) = file_at(out).filter(|_| !is_stdout(out)) else {
         return Ok(());
     };
-    let fail = |what: &str| Err(Failure::new(what).at(out.display()));
+    let fail = |what: &str| Err(Failure::of(out, what));
     match fs::symlink_metadata(&path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
@@ -176,13 +182,13 @@ pub(crate) fn check_free(out: &Path, force: bool) -> Result<(), Failure> {
 pub(crate) type Add<'a> = dyn FnMut(&[u8], &[u8]) -> leveltable::Result<()> + 'a;
 
 /// Writes a table of the entries that `fill` adds to `out`: a file, which appears when it is complete, an object, or standard output
-/// for `-`. Reports the summary.
+/// for `-`. Returns the summary, and prints it on a terminal.
 pub(crate) fn write_table(
     out: &Path,
     force: bool,
     options: &WriteOptions,
     fill: impl FnOnce(&mut Add<'_>) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+) -> Result<Summary, Failure> {
     let summary = if is_stdout(out) {
         let named = |e: leveltable::Error| e.at_path(Path::new("standard output"));
         let mut builder = options.clone().build(io::stdout().lock());
@@ -197,39 +203,11 @@ pub(crate) fn write_table(
         builder.finish()?
     };
     report(out, &summary);
-    Ok(())
-}
-
-/// Fails if no table can be written to `out`, as [`check_free`] and for standard output, which must not be a terminal.
-pub(crate) fn check_out(out: &Path, force: bool) -> Result<(), Failure> {
-    if !is_stdout(out) {
-        check_url(out)?;
-        return check_free(out, force);
-    }
-    if io::stdout().is_terminal() {
-        return Err(Failure::new(
-            "standard output is a terminal and a table is binary: redirect it to a file",
-        ));
-    }
-    Ok(())
+    Ok(summary)
 }
 
 fn is_stdout(out: &Path) -> bool {
     out.as_os_str() == "-"
-}
-
-/// Prints a summary of the new table, if standard error is a terminal.
-fn report(out: &Path, summary: &Summary) {
-    if !io::stderr().is_terminal() {
-        return;
-    }
-    let (entries, blocks) = (summary.entries, summary.data_blocks);
-    let filter = match &summary.filter {
-        Some(filter) => format!("filter of {:.2} bits a key", filter.bits_per_key(entries)),
-        None => "no filter".into(),
-    };
-    let (out, size) = (out.display(), indicatif::BinaryBytes(summary.file_bytes));
-    anstream::eprintln!("{out}: {entries} entries in {blocks} blocks, {filter}, {size}");
 }
 
 /// Parses a character of one byte. Two more can be written as escapes.
@@ -244,22 +222,17 @@ pub(crate) fn parse_character(written: &str) -> Result<u8, String> {
 
 /// Parses a number of bytes, with an optional K, M or G for multiples of 1024.
 pub(crate) fn parse_size(written: &str) -> Result<usize, String> {
-    let bytes = parse_number(written, |unit| match unit {
-        "" | "B" => Some(1),
-        "K" | "k" | "KiB" => Some(1 << 10),
-        "M" | "m" | "MiB" => Some(1 << 20),
-        "G" | "g" | "GiB" => Some(1 << 30),
+    let number = written.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let shift = match written.strip_prefix(number) {
+        Some("" | "B") => Some(0),
+        Some("K" | "k" | "KiB") => Some(10),
+        Some("M" | "m" | "MiB") => Some(20),
+        Some("G" | "g" | "GiB") => Some(30),
         _ => None,
-    });
-    let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok());
+    };
+    let bytes = number.parse::<usize>().ok().zip(shift);
     bytes
+        .and_then(|(number, shift)| number.checked_mul(1 << shift))
         .filter(|&bytes| bytes > 0)
         .ok_or_else(|| "expected a number of bytes above 0, such as 4096, 64K or 1M".into())
-}
-
-/// Parses a number with a unit after it, which is so much.
-pub(crate) fn parse_number(written: &str, unit: impl Fn(&str) -> Option<u64>) -> Option<u64> {
-    let number = written.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let unit = unit(written.get(number.len()..)?)?;
-    number.parse::<u64>().ok()?.checked_mul(unit)
 }

@@ -1,90 +1,67 @@
 //! What `info` shows of a database.
 
-use std::io::{self, Write};
-
-use leveltable_database::{Database, DatabaseFile, FileKind, GapKind};
+use leveltable_database::{Database, FileKind, GapKind};
 use serde_json::json;
 
 use super::state_name;
 use crate::info::{Record, shown, size};
 use crate::output::{BOLD, count};
 
-/// Fills in the record of a database with these files.
-pub(crate) fn describe(db: &Database, files: &[DatabaseFile], empty: Record) -> Record {
-    let recovery = db.recovery();
-    let is_listed = |file: &&DatabaseFile| file.kind == FileKind::Table && file.listed.is_some();
-    let logs = recovery
-        .logs
-        .iter()
-        .map(|log| json!({"number": log.number, "batches": log.batches, "changes": log.changes}));
-    let gaps = recovery.gaps.iter().map(|left_out| {
-        let gap = &left_out.gap;
-        json!({"file": left_out.file, "offset": gap.offset, "bytes": gap.bytes, "what": gap_name(gap.kind)})
-    });
-    let bytes = files.iter().filter_map(|file| file.bytes).sum();
-    let tables = files.iter().filter(is_listed).count();
-    let files = files.iter().map(|file| {
-        json!({
-            "name": file.name,
-            "bytes": file.bytes,
-            "state": state_name(file.state),
-            "level": file.listed.as_ref().map(|(level, _)| level),
-        })
-    });
-    Record {
+/// Fills in the record of a database. Returns also its lines.
+pub(crate) fn describe(db: &Database, empty: Record) -> leveltable::Result<(Record, Vec<String>)> {
+    let (all, recovery) = (db.files()?, db.recovery());
+    let bytes = all.iter().filter_map(|file| file.bytes).sum();
+    let unknown = (!db.has_known_order()).then_some(", which is not known");
+    let (order, sequence) = (shown(&db.comparator()), db.last_sequence());
+    let mut lines = vec![
+        format!(
+            "a LevelDB database, {}, last sequence {sequence}",
+            size(bytes)
+        ),
+        format!("order   {order}{}", unknown.unwrap_or_default()),
+    ];
+    let (mut logs, mut gaps, mut files, mut tables) = (Vec::new(), Vec::new(), Vec::new(), 0);
+    for log in &recovery.logs {
+        let (number, batches, changes) = (log.number, log.batches, log.changes);
+        logs.push(json!({"number": number, "batches": batches, "changes": changes}));
+        let (batches, changes) = (count(batches, "batch"), count(changes, "change"));
+        lines.push(format!("log     {number:06}: {changes} in {batches}"));
+    }
+    for left_out in &recovery.gaps {
+        let (file, what) = (&left_out.file, gap_name(left_out.gap.kind));
+        let (offset, bytes) = (left_out.gap.offset, left_out.gap.bytes);
+        gaps.push(json!({"file": file, "offset": offset, "bytes": bytes, "what": what}));
+        lines.push(format!(
+            "        {file}: {bytes} bytes at offset {offset}: {what}"
+        ));
+    }
+    let title = format!("{:>5} {:>12}  {:<10}  file", "level", "bytes", "state");
+    lines.push(format!("\n{BOLD}{title}{BOLD:#}"));
+    for file in &all {
+        let (name, bytes, state) = (&file.name, file.bytes, state_name(file.state));
+        let level = file.listed.as_ref().map(|(level, _)| level);
+        files.push(json!({"name": name, "bytes": bytes, "state": state, "level": level}));
+        tables += usize::from(file.kind == FileKind::Table && level.is_some());
+        let level = level.map_or_else(String::new, ToString::to_string);
+        let bytes = bytes.map_or("-".to_owned(), |bytes| bytes.to_string());
+        lines.push(format!(
+            "{level:>5} {bytes:>12}  {state:<10}  {}",
+            shown(name)
+        ));
+    }
+    let record = Record {
         file_bytes: Some(bytes),
         keys: Some("database"),
         order_known: Some(db.has_known_order()),
         comparator: Some(db.comparator()),
-        last_sequence: Some(db.last_sequence()),
+        last_sequence: Some(sequence),
         tables: Some(tables),
-        files: files.collect(),
-        logs: logs.collect(),
-        left_out: gaps.collect(),
+        files: files.into(),
+        logs: logs.into(),
+        left_out: gaps.into(),
         ..empty
-    }
-}
-
-pub(crate) fn draw(
-    db: &Database,
-    files: &[DatabaseFile],
-    record: &Record,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    let order = shown(&db.comparator());
-    let is_known = if db.has_known_order() {
-        ""
-    } else {
-        ", which is not known"
     };
-    let bytes = size(record.file_bytes.unwrap_or(0));
-    let sequence = db.last_sequence();
-    writeln!(out, "a LevelDB database, {bytes}, last sequence {sequence}")?;
-    writeln!(out, "order   {order}{is_known}")?;
-    let recovery = db.recovery();
-    for log in &recovery.logs {
-        let batches = count(log.batches, "batch").replace("batchs", "batches");
-        let changes = count(log.changes, "change");
-        writeln!(out, "log     {:06}: {changes} in {batches}", log.number)?;
-    }
-    for left_out in &recovery.gaps {
-        let (file, gap) = (&left_out.file, &left_out.gap);
-        let what = format!("{} bytes at offset {}", gap.bytes, gap.offset);
-        writeln!(out, "        {file}: {what}: {}", gap_name(gap.kind))?;
-    }
-    let (level, bytes, state) = ("level", "bytes", "state");
-    writeln!(
-        out,
-        "\n{BOLD}{level:>5} {bytes:>12}  {state:<10}  file{BOLD:#}"
-    )?;
-    for file in files {
-        let level = file.listed.as_ref().map(|(level, _)| level.to_string());
-        let level = level.unwrap_or_default();
-        let bytes = file.bytes.map_or("-".to_owned(), |bytes| bytes.to_string());
-        let (state, name) = (state_name(file.state), shown(&file.name));
-        writeln!(out, "{level:>5} {bytes:>12}  {state:<10}  {name}")?;
-    }
-    Ok(())
+    Ok((record, lines))
 }
 
 /// Returns what bytes of a log or MANIFEST that are no record are.

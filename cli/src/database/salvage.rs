@@ -8,10 +8,9 @@ use super::options;
 use super::records::{self, Record};
 use crate::Answer;
 use crate::failure::Failure;
-use crate::open::{Keys, TypedTable};
-use crate::output::{complain, count, entries, print};
-use crate::row::Row;
-use crate::salvage::{Args, rescue};
+use crate::open::Keys;
+use crate::output::{complain, count, note, print};
+use crate::salvage::{Args, lines_of, rescue};
 use crate::sort::{KeyOrder, Sorter};
 use crate::write::{check_out, write_table};
 
@@ -40,32 +39,22 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let db = db?;
     let order = KeyOrder::of_database(&db.comparator()).ok_or_else(|| {
         let what = "is in an order that is not known: salvage its tables one by one";
-        Failure::new(what).at(input.display())
+        Failure::of(input, what)
     })?;
     let found = Found::of(&db, order, args.unlisted)?;
-    let mut n = 0;
-    let options = args.table.write(order, false)?;
-    write_table(&args.out, args.force, &options, |add| {
-        found.versions.drain(|key, value| {
-            n += 1;
-            Ok(add(key, value)?)
-        })?;
-        if n == 0 {
-            let why = found.left_out.first().map_or("no entries", String::as_str);
-            return Err(Failure::new(format!("nothing to salvage: {why}")).at(input.display()));
-        }
-        Ok(())
-    })?;
-    let (input, out) = (input.display(), args.out.display());
-    let (tables, logs) = (count(found.tables, "table"), count(found.logs, "log"));
-    let mut text = format!(
-        "{input}: {} of {tables} and {logs} copied to {out}\n",
-        entries(n)
-    );
-    for part in &found.left_out {
-        text += &format!("{input}: left out {part}\n");
+    if found.versions.is_empty() {
+        let why = found.left_out.first().map_or("no entries", String::as_str);
+        return Err(Failure::of(input, format!("nothing to salvage: {why}")));
     }
-    print(text)?;
+    let options = args.table.write(order, false)?;
+    let written = write_table(&args.out, args.force, &options, |add| {
+        found.versions.drain(add)
+    })?;
+    let (tables, logs) = (count(found.tables, "table"), count(found.logs, "log"));
+    let (entries, out) = (count(written.entries, "entry"), args.out.display());
+    let mut lines = vec![format!("{entries} of {tables} and {logs} copied to {out}")];
+    lines.extend({ found.left_out.iter() }.map(|part| format!("left out {part}")));
+    print(lines_of(input, &lines))?;
     let is_complete = found.left_out.is_empty() && !db.recovery().without_manifest;
     Ok(Answer::yes_if(is_complete))
 }
@@ -93,7 +82,7 @@ impl Found {
                 (FileKind::Log, _) if is_taken => found.add_log(&path, &file)?,
                 (FileKind::Table, FileState::Orphan) => {
                     let what = "is not listed, and was not copied: --unlisted copies it";
-                    complain("note", &format!("{}: {what}", path.display()));
+                    note(&path, what);
                 }
                 _ => {}
             }
@@ -102,43 +91,32 @@ impl Found {
     }
 
     fn add_table(&mut self, path: &Path, file: &DatabaseFile) -> Result<(), Failure> {
-        let rescued = match rescue(path, Keys::Database, Some(self.order)) {
-            Ok(rescued) => rescued,
-            Err(failure) => {
-                self.left_out.push(format!("{}: {failure}", file.name));
-                return Ok(());
+        let name = &file.name;
+        match rescue(path, Keys::Database, Some(self.order)) {
+            Ok(rescued) => {
+                self.tables += 1;
+                for entry in rescued.table.table.iter() {
+                    let (key, value) = entry?;
+                    self.versions.add(&key, &value)?;
+                }
+                let parts = rescued.left_out.iter();
+                self.left_out
+                    .extend(parts.map(|part| format!("{name}, {part}")));
             }
-        };
-        let TypedTable::Database(table) = rescued.table.keys else {
-            let what = format!("{}, which is no table of a database", file.name);
-            self.left_out.push(what);
-            return Ok(());
-        };
-        self.tables += 1;
-        for entry in table.iter() {
-            let row = Row::from(entry?);
-            self.versions.add(&row.stored_key(), &row.value)?;
+            Err(failure) => self.left_out.push(format!("{name}: {failure}")),
         }
-        let parts = rescued.left_out.iter();
-        self.left_out
-            .extend(parts.map(|part| format!("{}, {part}", file.name)));
         Ok(())
     }
 
     fn add_log(&mut self, path: &Path, file: &DatabaseFile) -> Result<(), Failure> {
         self.logs += 1;
-        let Found {
-            versions, left_out, ..
-        } = self;
-        let add = |_, record| match record {
-            Record::Change(row) => versions.add(&row.stored_key(), &row.value).map(|()| true),
-            Record::Edit(_) => Ok(true),
-        };
-        records::read(path, add, |kind, what| {
-            if kind != GapKind::Zeros {
-                left_out.push(format!("{}, {what}", file.name));
+        records::read(path, |_, record| {
+            match record {
+                Record::Change(row) => self.versions.add(&row.stored_key(), &row.value)?,
+                Record::Edit(_) | Record::No(GapKind::Zeros, _) => {}
+                Record::No(_, what) => self.left_out.push(format!("{}, {what}", file.name)),
             }
-            Ok(())
+            Ok(true)
         })
     }
 }

@@ -51,11 +51,16 @@ pub(crate) struct Record {
     /// The data blocks, if they are to be listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) blocks: Option<Option<Vec<Block>>>,
+    /// Whether the metaindex is damaged, and whether there are data blocks that cannot be read.
     #[serde(skip)]
     pub(crate) has_damaged_metaindex: bool,
-    /// Whether there are data blocks that cannot be read.
     #[serde(skip)]
     pub(crate) lacks_blocks: bool,
+    /// Where the last readable data block ends, if all were read, and the bytes between them that keep the next one within its pages.
+    #[serde(skip)]
+    pub(crate) data_end: Option<u64>,
+    #[serde(skip)]
+    pub(crate) padding: u64,
 }
 
 impl Record {
@@ -78,12 +83,8 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    pub(crate) fn plain(key: &[u8]) -> Key {
-        Key::of(key, false)
-    }
-
     /// Returns what a table stores as `stored`.
-    pub(super) fn of(stored: &[u8], is_database: bool) -> Key {
+    pub(crate) fn of(stored: &[u8], is_database: bool) -> Key {
         let parsed = InternalKey::parse(stored).filter(|_| is_database);
         Key {
             key: Bytes::copy_from_slice(parsed.map_or(stored, |key| key.user_key)),
@@ -114,10 +115,11 @@ impl TryFrom<Written> for Key {
     type Error = String;
 
     fn try_from(written: Written) -> Result<Key, String> {
-        Ok(Key::plain(&match written {
+        let key = match written {
             Written::Key(text) => text.into_bytes(),
             Written::KeyHex(digits) => Notation::Hex.parse(digits.as_bytes())?,
-        }))
+        };
+        Ok(Key::of(&key, false))
     }
 }
 
@@ -135,11 +137,22 @@ impl Serialize for Key {
 /// A stretch of a table's file.
 #[derive(Serialize)]
 pub(crate) struct Part {
-    pub(crate) section: String,
+    pub(crate) section: &'static str,
     pub(crate) offset: u64,
     pub(crate) stored_bytes: u64,
     #[serde(skip)]
     pub(crate) what: String,
+}
+
+impl Part {
+    pub(super) fn new(section: &'static str, offset: u64, stored_bytes: u64, what: &str) -> Part {
+        Part {
+            section,
+            offset,
+            stored_bytes,
+            what: what.to_owned(),
+        }
+    }
 }
 
 /// The blocks that use one codec.
@@ -162,7 +175,7 @@ pub(crate) struct Filter {
 }
 
 /// A filter of prefixes, which has an extractor, or one that is not used.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub(crate) struct OtherFilter {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) policy: Option<String>,

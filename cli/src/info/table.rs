@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use bytes::Bytes;
 use leveltable::filter::FilterSkipReason;
 use leveltable::inspect::{BlockInfo, Layout, NamedBlock};
 use leveltable::{ErrorKind, OpenOptions, Section, Table};
@@ -11,13 +10,15 @@ use super::record::{Block, Filter, Key, OtherFilter, Part, Record};
 use super::text::shown;
 use super::{Args, Fault};
 use crate::failure::Failure;
-use crate::open::{AnyTable, Keys, Order};
-use crate::output::{count, entries};
+use crate::open::{AnyTable, Keys};
+use crate::output::{Progress, count};
 use crate::place::source;
-use crate::progress::Progress;
 
 /// Size of a table's footer.
 const FOOTER_BYTES: u64 = 48;
+
+/// The first key and the last, as they are stored.
+type Ends = Option<(Vec<u8>, Vec<u8>)>;
 
 /// Fills in the record of a table that was opened without filters because of `fault`, if there is one.
 pub(super) fn describe(
@@ -27,69 +28,20 @@ pub(super) fn describe(
     path: &Path,
     args: &Args,
 ) -> Result<Record, Failure> {
-    let (table, is_database) = (opened.table(), opened.is_database());
-    let is_full = args.full || args.blocks;
-    let mut faults = Vec::new();
-    let layout = match table.layout() {
-        Ok(layout) => Some(layout),
-        Err(e) if e.corruption().is_some() => {
-            faults.push(e.to_string());
-            None
-        }
+    let (table, is_database) = (&opened.table, opened.database.is_some());
+    let (layout, layout_fault) = match table.layout() {
+        Ok(layout) => (Some(layout), None),
+        Err(e) if e.corruption().is_some() => (None, Some(e.to_string())),
         Err(e) => return Err(e.into()),
     };
     record.file_bytes = Some(table.file_bytes());
     record.keys = Some(if is_database { "database" } else { "plain" });
     record.data_blocks = Some(table.data_blocks());
     record.has_damaged_metaindex = layout.is_none();
-    record.comparator = table.properties().map(|stated| stated.comparator.clone());
-    let mut data = DataPart::default();
-    let mut unreadable = Vec::new();
-    let mut measured = Filter::default();
-    state(table, &mut record);
-    if is_full {
-        (data, measured) = measure(table, &mut record, is_database, &mut unreadable);
-    } else {
-        match ends(table) {
-            Ok(Some((first, last))) => {
-                record.first_key = Some(Key::of(&first, is_database));
-                record.last_key = Some(Key::of(&last, is_database));
-            }
-            Ok(None) => {}
-            Err(e) => unreadable.push(e.to_string()),
-        }
-    }
-    let n = record.entries;
-    record.filter = table.filter().map(|filter| Filter {
-        bits_per_key: n.map(|n| filter.bits_per_key(n)),
-        policy: filter.policy,
-        bytes: filter.bytes,
-        ..measured
-    });
-    record.order_known = match opened.order {
-        Order::Assumed if !is_full => None,
-        order => Some(order != Order::Unknown),
-    };
-    record.lacks_blocks = !unreadable.is_empty();
-    record.prefix_filter = table.prefix_filter().map(|prefixes| OtherFilter {
-        policy: None,
-        extractor: Some(prefixes.extractor),
-        bytes: prefixes.bytes,
-        why: None,
-    });
-    let hides_filter = fault.as_ref().map(|(section, _)| *section);
-    record.unused_filters = Some(unused_filters(table, hides_filter, path, args));
-    record.sections = Some(parts(table, layout.as_ref(), &record, &data));
-    unreadable.extend(fault.map(|(_, fault)| fault));
-    faults.retain(|fault| !unreadable.contains(fault));
-    unreadable.append(&mut faults);
-    record.unreadable = Some(unreadable);
-    Ok(record)
-}
-
-/// Fills in the numbers that the properties state.
-fn state(table: &Table, record: &mut Record) {
+    let is_certain = !opened.is_assumed || args.is_full();
+    record.order_known = is_certain.then_some(opened.order.is_some());
     if let Some(stated) = table.properties() {
+        record.comparator = Some(stated.comparator.clone());
         record.entries = Some(stated.entries);
         record.key_bytes = Some(stated.key_bytes);
         record.value_bytes = Some(stated.value_bytes);
@@ -97,15 +49,40 @@ fn state(table: &Table, record: &mut Record) {
     } else if table.data_blocks() == 0 {
         record.entries = Some(0);
     }
-}
-
-/// What only reading all data blocks tells of their part of the file.
-#[derive(Default)]
-struct DataPart {
-    /// Where the last readable data block ends. `None` if none was read.
-    end: Option<u64>,
-    /// Bytes between data blocks that keep the next one within its pages.
-    padding: u64,
+    record.filter = table.filter().map(|filter| Filter {
+        policy: filter.policy,
+        bytes: filter.bytes,
+        ..Filter::default()
+    });
+    let mut unreadable = Vec::new();
+    let ends = if args.is_full() {
+        measure(table, &mut record, is_database, &mut unreadable)
+    } else {
+        ends(table).unwrap_or_else(|e| {
+            unreadable.push(e.to_string());
+            None
+        })
+    };
+    if let Some((first, last)) = ends {
+        record.first_key = Some(Key::of(&first, is_database));
+        record.last_key = Some(Key::of(&last, is_database));
+    }
+    if let (Some(filter), Some(n)) = (&mut record.filter, record.entries) {
+        filter.bits_per_key = table.filter().map(|filter| filter.bits_per_key(n));
+    }
+    record.lacks_blocks = !unreadable.is_empty();
+    record.prefix_filter = table.prefix_filter().map(|prefixes| OtherFilter {
+        extractor: Some(prefixes.extractor),
+        bytes: prefixes.bytes,
+        ..OtherFilter::default()
+    });
+    let hides_filter = fault.as_ref().map(|(section, _)| *section);
+    record.unused_filters = Some(unused_filters(table, hides_filter, path, args));
+    record.sections = Some(parts(table, layout.as_ref(), &record));
+    unreadable.extend(fault.map(|(_, fault)| fault));
+    unreadable.extend(layout_fault.filter(|fault| !unreadable.contains(fault)));
+    record.unreadable = Some(unreadable);
+    Ok(record)
 }
 
 /// Reads all data blocks.
@@ -114,12 +91,11 @@ fn measure(
     record: &mut Record,
     is_database: bool,
     faults: &mut Vec<String>,
-) -> (DataPart, Filter) {
+) -> Ends {
     let mut progress = Progress::bytes(Some(table.file_bytes()));
-    let (mut end, mut padding) = (0, 0);
-    let (mut last, mut blocks, is_listed) = (None, Vec::new(), record.blocks.is_some());
-    let (mut walk, mut bytes, codecs) =
-        (table.blocks(), 0, record.codecs.insert(Default::default()));
+    let (mut walk, mut bytes, mut end) = (table.blocks(), 0, 0);
+    let codecs = record.codecs.insert(Default::default());
+    let mut blocks = record.blocks.as_mut().map(Option::get_or_insert_default);
     for block in &mut walk {
         let block = match block {
             Ok(block) => block,
@@ -134,25 +110,21 @@ fn measure(
         codec.stored_bytes += block.stored_bytes;
         codec.bytes += block.bytes;
         bytes += block.bytes;
-        padding += padding_before(end, &block);
+        record.padding += padding_before(end, &block);
         end = end.max(block.offset + block.stored_bytes);
-        let keys = block.key_range.as_ref();
-        let first_key = keys.map(|(first, _)| Key::of(first, is_database));
-        record.first_key = record.first_key.take().or_else(|| first_key.clone());
-        last = block.key_range.map(|(_, last)| last).or(last);
-        if is_listed {
+        if let Some(blocks) = &mut blocks {
+            let first = block.key_range.as_ref().map(|(first, _)| first);
             blocks.push(Block {
                 offset: block.offset,
                 stored_bytes: block.stored_bytes,
                 bytes: block.bytes,
                 codec: block.codec,
                 entries: block.entries,
-                first_key,
+                first_key: first.map(|first| Key::of(first, is_database)),
             });
         }
     }
-    record.blocks = is_listed.then_some(Some(blocks));
-    record.last_key = last.map(|last| Key::of(&last, is_database));
+    record.data_end = Some(end);
     record.data_bytes = Some(bytes);
     let totals = walk.totals();
     record.entries = Some(totals.entries);
@@ -163,16 +135,14 @@ fn measure(
         faults.push(e.to_string());
         None
     });
-    let layout = table.filter_layout().ok().flatten();
-    let end = Some(end);
-    let filter = Filter {
-        false_positive_rate: rate.map(|rate| rate.false_positive_rate()),
-        sampled_keys: rate.map(|rate| rate.sampled_keys),
-        filters: layout.map(|layout| layout.filters),
-        whole_table: layout.map(|layout| layout.whole_table),
-        ..Filter::default()
-    };
-    (DataPart { end, padding }, filter)
+    if let Some(filter) = &mut record.filter {
+        let layout = table.filter_layout().ok().flatten();
+        filter.false_positive_rate = rate.map(|rate| rate.false_positive_rate());
+        filter.sampled_keys = rate.map(|rate| rate.sampled_keys);
+        filter.filters = layout.map(|layout| layout.filters);
+        filter.whole_table = layout.map(|layout| layout.whole_table);
+    }
+    totals.first_key.zip(totals.last_key)
 }
 
 /// Returns how many bytes between `end`, where the block before ends, and `block` are the padding of an aligned table. Only
@@ -187,14 +157,14 @@ fn padding_before(end: u64, block: &BlockInfo) -> u64 {
 }
 
 /// Returns the first key and the last: as the properties state them, or by reading blocks.
-pub(super) fn ends(table: &Table) -> leveltable::Result<Option<(Bytes, Bytes)>> {
+pub(super) fn ends(table: &Table) -> leveltable::Result<Ends> {
     if let Some(stated) = table.properties()
         && let (Some(first), Some(last)) = (&stated.first_key, &stated.last_key)
     {
-        return Ok(Some((first.clone().into(), last.clone().into())));
+        return Ok(Some((first.clone(), last.clone())));
     }
     let ends = table.first()?.zip(table.last()?);
-    Ok(ends.map(|((first, _), (last, _))| (first, last)))
+    Ok(ends.map(|((first, _), (last, _))| (first.to_vec(), last.to_vec())))
 }
 
 /// Returns the filters that the table was opened without, and why.
@@ -221,9 +191,9 @@ fn unused_filters(
         _ => unused.to_string(),
     };
     let unused = table.filters().iter().filter_map(|filter| {
-        let (extractor, policy) = (filter.prefixes.clone(), filter.policy.clone());
+        let extractor = filter.prefixes.clone();
         Some(OtherFilter {
-            policy: extractor.is_none().then_some(policy),
+            policy: extractor.is_none().then(|| filter.policy.clone()),
             extractor,
             bytes: filter.bytes,
             why: Some(why(filter.skipped?)),
@@ -232,73 +202,57 @@ fn unused_filters(
     unused.collect()
 }
 
-// ---- Parts of the file ----------------------------------------------------------------------
-
-impl Part {
-    fn new(section: &str, offset: u64, stored_bytes: u64, what: String) -> Part {
-        Part {
-            section: section.to_owned(),
-            offset,
-            stored_bytes,
-            what,
-        }
-    }
-}
-
 /// Returns the parts of the file in order, without gaps.
-fn parts(table: &Table, layout: Option<&Layout>, record: &Record, data: &DataPart) -> Vec<Part> {
+fn parts(table: &Table, layout: Option<&Layout>, record: &Record) -> Vec<Part> {
     let file_bytes = table.file_bytes();
     let Some(layout) = layout else {
         // What is known of the parts if the metaindex is damaged.
         let footer = file_bytes.saturating_sub(FOOTER_BYTES);
-        let end = data.end.unwrap_or(0);
-        let what = if data.end.is_some() { "" } else { "data, " };
+        let data = record
+            .data_end
+            .map(|end| Part::new("data", 0, end, &in_data(end, record)));
+        let what = if data.is_some() { "" } else { "data, " };
         let what = format!("{what}metaindex (damaged), index and, if there is one, filter");
-        let blocks = data
-            .end
-            .map(|end| Part::new("data", 0, end, in_data(end, record, data)));
-        let other = Part::new("other", end, footer.saturating_sub(end), what);
-        let footer = Part::new("footer", footer, FOOTER_BYTES, String::new());
-        return blocks.into_iter().chain([other, footer]).collect();
+        let end = record.data_end.unwrap_or(0);
+        let other = Part::new("other", end, footer.saturating_sub(end), &what);
+        let footer = Part::new("footer", footer, FOOTER_BYTES, "");
+        return data.into_iter().chain([other, footer]).collect();
     };
     let mut parts: Vec<Part> = layout.named.iter().map(named_part).collect();
     for (name, block) in [("metaindex", &layout.metaindex), ("index", &layout.index)] {
-        let mut what = entries(block.entries);
+        let mut what = count(block.entries, "entry");
         if block.codec != "none" {
             what += &format!(", {}", block.codec);
         }
-        parts.push(Part::new(name, block.offset, block.stored_bytes, what));
+        parts.push(Part::new(name, block.offset, block.stored_bytes, &what));
     }
-    let footer_bytes = file_bytes - layout.footer_offset;
-    let footer = Part::new("footer", layout.footer_offset, footer_bytes, String::new());
-    parts.push(footer);
+    let footer = layout.footer_offset;
+    parts.push(Part::new("footer", footer, file_bytes - footer, ""));
     parts.sort_by_key(|part| part.offset);
 
     // The data blocks come before all other parts.
-    let data_bytes = parts.first().map_or(0, |first| first.offset);
-    let what = in_data(data_bytes, record, data);
-    let mut tiles = vec![Part::new("data", 0, data_bytes, what)];
+    let mut end = parts.first().map_or(0, |first| first.offset);
+    let mut tiles = vec![Part::new("data", 0, end, &in_data(end, record))];
     for part in parts {
-        let end = tiles
-            .last()
-            .map_or(0, |last| last.offset + last.stored_bytes);
         if let gap @ 1.. = part.offset.saturating_sub(end) {
-            tiles.push(Part::new("unused", end, gap, String::new()));
+            tiles.push(Part::new("unused", end, gap, ""));
         }
+        end = part.offset + part.stored_bytes;
         tiles.push(part);
     }
     tiles
 }
 
 /// Returns what is in the data blocks' part of the file, of `bytes`.
-fn in_data(bytes: u64, record: &Record, data: &DataPart) -> String {
+fn in_data(bytes: u64, record: &Record) -> String {
     let mut what = count(record.data_blocks.unwrap_or(0) as u64, "block");
-    if let (Some(_), false, Some(stored)) =
-        (data.end, record.lacks_blocks, record.data_stored_bytes)
+    if record.data_end.is_some()
+        && !record.lacks_blocks
+        && let Some(stored) = record.data_stored_bytes
     {
-        let between = bytes.saturating_sub(stored);
-        let unused = between.saturating_sub(data.padding);
-        for (bytes, name) in [(data.padding, "of padding"), (unused, "unused")] {
+        let padding = record.padding;
+        let unused = bytes.saturating_sub(stored).saturating_sub(padding);
+        for (bytes, name) in [(padding, "of padding"), (unused, "unused")] {
             if bytes > 0 {
                 what += &format!(", {bytes} bytes {name}");
             }
@@ -310,14 +264,16 @@ fn in_data(bytes: u64, record: &Record, data: &DataPart) -> String {
 /// Returns the part of a block that the metaindex names.
 fn named_part(block: &NamedBlock) -> Part {
     let name = String::from_utf8_lossy(&block.name);
-    let (name, what) = match name.strip_prefix("filter.") {
-        Some(policy) => ("filter", shown(policy)),
-        None if name == "about.leveltable" => ("properties", String::new()),
-        None if name == "about.pieces" => ("pieces", String::new()),
-        None => match name.strip_prefix("about.prefixes.") {
-            Some(extractor) => ("prefixes", shown(extractor)),
-            None => ("other", shown(&name)),
-        },
+    let (section, what) = match &*name {
+        "about.leveltable" => ("properties", String::new()),
+        "about.pieces" => ("pieces", String::new()),
+        name => {
+            let known = [("filter.", "filter"), ("about.prefixes.", "prefixes")];
+            let mut named = { known.into_iter() }
+                .filter_map(|(prefix, section)| Some((section, name.strip_prefix(prefix)?)));
+            let (section, name) = named.next().unwrap_or(("other", name));
+            (section, shown(name))
+        }
     };
-    Part::new(name, block.offset, block.stored_bytes, what)
+    Part::new(section, block.offset, block.stored_bytes, &what)
 }

@@ -1,12 +1,11 @@
 //! What `info` prints of a table.
 
-use std::io::{self, Write};
-
-use super::record::{Block, Codec, OtherFilter, Part, Record};
+use super::record::Record;
 use crate::notation::quoted;
 use crate::output::{BOLD, and_entries, count};
 
-pub(super) fn draw(record: &Record, out: &mut impl Write) -> io::Result<()> {
+/// Returns the lines that `info` prints of a table.
+pub(super) fn lines_of(record: &Record) -> Vec<String> {
     let kind = match record.keys {
         Some("database") => "a table of a LevelDB database",
         _ => "a LevelDB table",
@@ -17,69 +16,60 @@ pub(super) fn draw(record: &Record, out: &mut impl Write) -> io::Result<()> {
         None => " in an order of its own".to_owned(),
     };
     let file_bytes = record.file_bytes.unwrap_or(0);
-    let n = and_entries(record.entries);
+    let (bytes, n) = (size(file_bytes), and_entries(record.entries));
     let is_partial = record.lacks_blocks && record.codecs.is_some();
     let readable = if is_partial { " that can be read" } else { "" };
-    writeln!(out, "{kind}{order}, {}{n}{readable}\n", size(file_bytes))?;
-    writeln!(
-        out,
-        "{BOLD}{:>12} {:>12}         section{BOLD:#}",
-        "offset", "bytes"
-    )?;
+    let title = format!("{:>12} {:>12}         section", "offset", "bytes");
+    let mut lines = vec![
+        format!("{kind}{order}, {bytes}{n}{readable}\n"),
+        format!("{BOLD}{title}{BOLD:#}"),
+    ];
     for part in record.sections.iter().flatten() {
-        let Part {
-            section,
-            offset,
-            stored_bytes: bytes,
-            what,
-        } = part;
-        let share = percent(*bytes, file_bytes);
-        let line = format!("{offset:>12} {bytes:>12} {share:>6}  {section:<10} {what}");
-        writeln!(out, "{}", line.trim_end())?;
+        let (offset, bytes, section) = (part.offset, part.stored_bytes, &part.section);
+        let share = percent(bytes, file_bytes);
+        let line = format!(
+            "{offset:>12} {bytes:>12} {share:>6}  {section:<10} {}",
+            part.what
+        );
+        lines.push(line.trim_end().to_owned());
     }
-    writeln!(out)?;
-    draw_keys(record, out)?;
-    draw_codecs(record, out)?;
-    draw_filters(record, out)?;
-    if let Some(blocks) = &record.blocks {
-        draw_blocks(blocks.iter().flatten(), out)?;
-    }
-    Ok(())
-}
-
-fn draw_keys(record: &Record, out: &mut impl Write) -> io::Result<()> {
+    lines.push(String::new());
     let mut title = "keys";
     if let (Some(keys), Some(values)) = (record.key_bytes, record.value_bytes) {
-        writeln!(out, "{title:<7} {keys} bytes, values {values} bytes")?;
+        lines.push(format!("{title:<7} {keys} bytes, values {values} bytes"));
         title = "";
     }
     if let (Some(first), Some(last)) = (&record.first_key, &record.last_key) {
-        writeln!(out, "{title:<7} {}", first.show())?;
-        writeln!(out, "     .. {}", last.show())?;
+        lines.push(format!(
+            "{title:<7} {}\n     .. {}",
+            first.show(),
+            last.show()
+        ));
     }
-    Ok(())
-}
-
-fn draw_codecs(record: &Record, out: &mut impl Write) -> io::Result<()> {
     let mut title = "codecs";
     for (name, codec) in record.codecs.iter().flatten() {
-        let Codec {
-            blocks,
-            stored_bytes,
-            bytes,
-        } = codec;
-        let ratio = percent(*stored_bytes, *bytes);
-        let blocks = count(*blocks, "block");
-        writeln!(
-            out,
-            "{title:<7} {name}: {blocks}, {bytes} bytes stored in {stored_bytes} ({ratio})"
-        )?;
+        let (bytes, stored_bytes) = (codec.bytes, codec.stored_bytes);
+        let (blocks, ratio) = (count(codec.blocks, "block"), percent(stored_bytes, bytes));
+        let stored = format!("{bytes} bytes stored in {stored_bytes} ({ratio})");
+        lines.push(format!("{title:<7} {name}: {blocks}, {stored}"));
         title = "";
     }
-    Ok(())
+    add_filters(record, &mut lines);
+    if let Some(blocks) = &record.blocks {
+        let title = format!("{:>12} {:>9} {:>9}  codec ", "offset", "bytes", "unpacked");
+        lines.push(format!("\n{BOLD}{title}  entries  first key{BOLD:#}"));
+        for block in blocks.iter().flatten() {
+            let (offset, stored, bytes) = (block.offset, block.stored_bytes, block.bytes);
+            let first = block.first_key.as_ref().map(|first| quoted(&first.key, 24));
+            let (first, codec, n) = (first.unwrap_or_default(), block.codec, block.entries);
+            let line = format!("{offset:>12} {stored:>9} {bytes:>9}  {codec:<7} {n:>7}  {first}");
+            lines.push(line.trim_end().to_owned());
+        }
+    }
+    lines
 }
 
-fn draw_filters(record: &Record, out: &mut impl Write) -> io::Result<()> {
+fn add_filters(record: &Record, lines: &mut Vec<String>) {
     let unused = record.unused_filters.iter().flatten();
     if let Some(filter) = &record.filter {
         let span = match (filter.whole_table, filter.filters) {
@@ -87,76 +77,33 @@ fn draw_filters(record: &Record, out: &mut impl Write) -> io::Result<()> {
             (_, Some(filters)) => format!(", {}", count(filters as u64, "filter")),
             _ => String::new(),
         };
-        writeln!(out, "filter  {}{span}", shown(&filter.policy))?;
         // Unreadable blocks make the number of keys unknown.
         let bits = filter.bits_per_key.filter(|_| !record.lacks_blocks);
-        let bits = bits.map(|bits| format!(", {bits:.2} bits a key"));
-        writeln!(
-            out,
-            "        {} bytes{}",
-            filter.bytes,
-            bits.unwrap_or_default()
-        )?;
+        let bits = bits.map_or_else(String::new, |bits| format!(", {bits:.2} bits a key"));
+        lines.push(format!("filter  {}{span}", shown(&filter.policy)));
+        lines.push(format!("        {} bytes{bits}", filter.bytes));
         if let (Some(rate), Some(keys)) = (filter.false_positive_rate, filter.sampled_keys) {
-            let rate = rate * 100.0;
-            writeln!(
-                out,
-                "        lets {rate:.2} % of absent keys pass, of {keys} tried"
-            )?;
+            let passed = format!("{:.2} % of absent keys pass", rate * 100.0);
+            lines.push(format!("        lets {passed}, of {keys} tried"));
         }
     } else if record.has_damaged_metaindex {
         let what = "unknown: the metaindex, which leads to it, is damaged";
-        return writeln!(out, "filter  {what}");
+        lines.push(format!("filter  {what}"));
+        return;
     } else if unused.clone().next().is_none() {
-        writeln!(out, "filter  none")?;
+        lines.push("filter  none".to_owned());
     }
     for filter in unused.chain(&record.prefix_filter) {
-        let OtherFilter {
-            policy,
-            extractor,
-            bytes,
-            why,
-        } = filter;
-        let name = match (extractor, policy) {
+        let name = match (&filter.extractor, &filter.policy) {
             (Some(extractor), _) => format!("of prefixes, {}", shown(extractor)),
             (None, policy) => shown(policy.as_deref().unwrap_or_default()),
         };
-        match why {
-            Some(why) => writeln!(
-                out,
-                "filter  not used: {why}\n        {name}, {bytes} bytes"
-            )?,
-            None => writeln!(out, "filter  {name}\n        {bytes} bytes")?,
-        }
+        let bytes = filter.bytes;
+        lines.push(match &filter.why {
+            Some(why) => format!("filter  not used: {why}\n        {name}, {bytes} bytes"),
+            None => format!("filter  {name}\n        {bytes} bytes"),
+        });
     }
-    Ok(())
-}
-
-fn draw_blocks<'a>(
-    blocks: impl Iterator<Item = &'a Block>,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    writeln!(
-        out,
-        "\n{BOLD}{:>12} {:>9} {:>9}  {:<7} {:>7}  first key{BOLD:#}",
-        "offset", "bytes", "unpacked", "codec", "entries"
-    )?;
-    for block in blocks {
-        let Block {
-            offset,
-            stored_bytes,
-            bytes,
-            codec,
-            entries,
-            first_key,
-        } = block;
-        let first = first_key.as_ref().map(|first| quoted(&first.key, 24));
-        let first = first.unwrap_or_default();
-        let line =
-            format!("{offset:>12} {stored_bytes:>9} {bytes:>9}  {codec:<7} {entries:>7}  {first}");
-        writeln!(out, "{}", line.trim_end())?;
-    }
-    Ok(())
 }
 
 /// Returns a name that the file holds: as it is if it is graphic ASCII, else quoted and escaped, since it goes to a

@@ -5,9 +5,8 @@ use std::io::{self, BufRead, Read};
 use csv::{ByteRecord, StringRecord};
 use serde_json::json;
 
-use super::{InputOptions, check_no_gzip, parse_sequence, parse_type};
+use super::{Entry, InputOptions, Parsed, check_no_gzip, parse_tag};
 use crate::notation::{Field, Notation, write_json};
-use crate::row::Tag;
 
 /// Passes on CSV, and a line feed after it, which ends the last record unless a quoted field is still open. The `csv` crate would
 /// take the rest of the input as that field.
@@ -64,7 +63,7 @@ impl CsvRecords {
     }
 
     /// Reads the header, if there is one, and finds the fields that the options name.
-    pub(super) fn start(&mut self, options: &InputOptions) -> Result<(), String> {
+    pub(super) fn start(&mut self, options: &InputOptions) -> Parsed<()> {
         let is_name = |field: &String| field.parse::<usize>().is_err();
         if options.header
             || options.key_field.iter().any(is_name)
@@ -89,10 +88,8 @@ impl CsvRecords {
             (None, Ok(0)) => Err("fields are counted from 1".to_owned()),
             (None, Err(_)) => {
                 let names: Vec<_> = header.iter().map(String::from_utf8_lossy).collect();
-                let names = names.join(", ");
-                Err(format!(
-                    "no field named {field:?}: the first line has {names}"
-                ))
+                let what = format!("no field named {field:?}: the first line has");
+                Err(format!("{what} {}", names.join(", ")))
             }
         };
         let value_default = if options.database { 3 } else { 1 };
@@ -117,7 +114,7 @@ impl CsvRecords {
     }
 
     /// Reads the next record. Returns `false` at the end.
-    pub(super) fn next(&mut self) -> Result<bool, String> {
+    pub(super) fn next(&mut self) -> Parsed<bool> {
         let read = self.reader.read_byte_record(&mut self.record);
         let position = self.record.position();
         self.line = position.map_or(self.line, csv::Position::line);
@@ -125,7 +122,6 @@ impl CsvRecords {
             csv::ErrorKind::UnequalLengths {
                 expected_len, len, ..
             } => format!("{len} fields, where the records before have {expected_len}"),
-            csv::ErrorKind::Io(e) => e.to_string(),
             _ => e.to_string(),
         });
         // The line feed at the end has ended every other record.
@@ -139,12 +135,7 @@ impl CsvRecords {
         read
     }
 
-    pub(super) fn parse(
-        &self,
-        options: &InputOptions,
-        key: &mut Vec<u8>,
-        value: &mut Vec<u8>,
-    ) -> Result<Option<Tag>, String> {
+    pub(super) fn parse(&self, options: &InputOptions) -> Parsed<Entry> {
         let field = |at: usize| {
             self.record.get(at).ok_or_else(|| {
                 let fields = self.record.len();
@@ -153,25 +144,21 @@ impl CsvRecords {
         };
         // Quotes take the place of escapes.
         let notation = Notation::of(options.hex, true);
-        for (i, &at) in self.key.iter().enumerate() {
-            options.add_part(i, &notation.parse(field(at)?)?, key)?;
-        }
-        if options.whole_record {
-            *value = self.to_json()?;
+        let key = options.key(self.key.iter().map(|&at| notation.parse(field(at)?)))?;
+        let value = if options.whole_record {
+            self.to_json()?
         } else {
-            *value = notation.parse(field(self.value)?)?;
+            notation.parse(field(self.value)?)?
+        };
+        let mut tag = None;
+        if let Some((sequence, value_type)) = self.tag {
+            tag = Some(parse_tag(field(sequence)?, field(value_type)?)?);
         }
-        match self.tag {
-            Some((sequence, value_type)) => Ok(Some((
-                parse_sequence(field(sequence)?)?,
-                parse_type(field(value_type)?)?,
-            ))),
-            None => Ok(None),
-        }
+        Ok(Entry { key, tag, value })
     }
 
     /// Returns the record as a JSON object, or as an array if the fields have no names.
-    fn to_json(&self) -> Result<Vec<u8>, String> {
+    fn to_json(&self) -> Parsed<Vec<u8>> {
         let text = |record: &ByteRecord| StringRecord::from_byte_record(record.clone());
         let (Ok(names), Ok(fields)) = (text(&self.header), text(&self.record)) else {
             return Err("not UTF-8, so no JSON can hold it".into());

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use leveltable::db::ValueType;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{InputOptions, parse_sequence, parse_type};
+use super::{Entry, InputOptions, Parsed, parse_tag};
 use crate::notation::Notation;
 use crate::row::Tag;
 
@@ -15,18 +15,12 @@ struct Object<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'a> Object<'a> {
     /// Returns the value of the field `name`, if there is one.
-    fn get(&self, name: &str) -> Result<Option<&'a RawValue>, String> {
+    fn get(&self, name: &str) -> Parsed<Option<&'a RawValue>> {
         let mut fields = self.0.iter().filter(|(other, _)| other == name);
         match (fields.next(), fields.next()) {
             (Some(_), Some(_)) => Err(format!("two fields are named {name:?}")),
             (field, _) => Ok(field.map(|(_, raw)| *raw)),
         }
-    }
-}
-
-impl<'de> Deserialize<'de> for Object<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Fields)
     }
 }
 
@@ -50,61 +44,48 @@ impl<'de> Visitor<'de> for Fields {
 }
 
 /// The fields that `scan --json` prints.
-const FIELDS: [&str; 7] = [
-    "key",
-    "key_hex",
-    "sequence",
-    "type",
-    "value",
-    "value_hex",
-    "file",
-];
+const FIELDS: &str = "key, key_hex, sequence, type, value, value_hex, file";
 
-pub(super) fn parse_json(
-    line: &[u8],
-    options: &InputOptions,
-    key: &mut Vec<u8>,
-    value: &mut Vec<u8>,
-) -> Result<Option<Tag>, String> {
-    let object: Object<'_> = serde_json::from_slice(line)
-        .map_err(|e| format!("not a JSON object: {}", json_error(&e)))?;
-    let is_unknown = |(name, _): &&(String, _)| !FIELDS.contains(&name.as_str());
-    if let (false, Some((unknown, _))) = (options.names_fields(), object.0.iter().find(is_unknown))
+pub(super) fn parse_json(line: &[u8], options: &InputOptions) -> Parsed<Entry> {
+    let mut json = serde_json::Deserializer::from_slice(line);
+    let object = json.deserialize_map(Fields);
+    let object = object.and_then(|object| json.end().map(|()| object));
+    let object = object.map_err(|e| format!("not a JSON object: {}", json_error(&e)))?;
+    let is_named = options.names_fields();
+    let mut names = object.0.iter().map(|(name, _)| name.as_str());
+    if let Some(unknown) =
+        names.find(|name| !is_named && FIELDS.split(", ").all(|field| field != *name))
     {
         return Err(format!(
-            "unknown JSON field {unknown:?}: the known fields are {}; to take others, use --key-field and \
-             --value-field",
-            FIELDS.join(", ")
+            "unknown JSON field {unknown:?}: the known fields are {FIELDS}; to take others, use --key-field and \
+             --value-field"
         ));
     }
     let tag = json_tag(&object, options)?;
-    for (i, name) in options.key_names().into_iter().enumerate() {
-        let part = json_bytes(&object, name, options.hex, true)?;
-        options.add_part(i, &part, key)?;
-    }
-    if options.whole_record {
-        value.extend_from_slice(line.trim_ascii());
-        return Ok(tag);
-    }
+    let parts = options.key_names().into_iter();
+    let key = options.key(parts.map(|name| json_bytes(&object, name, options.hex, true)))?;
     let name = options.value_name();
-    let written = object.get(name)?;
     let is_deletion = matches!(tag, Some((_, ValueType::Deletion)));
-    let is_null = written.is_some_and(|raw| raw.get() == "null");
-    if is_null && !options.names_fields() && !is_deletion {
-        return Err(
-            "value is null, as \"get --json\" prints an absent key: remove the line, or name the field with \
-             --value-field"
-                .into(),
-        );
-    }
-    if !is_deletion || written.is_some() {
-        *value = json_bytes(&object, name, options.hex, false)?;
-    }
-    Ok(tag)
+    let value = if options.whole_record {
+        line.trim_ascii().to_vec()
+    } else {
+        match object.get(name)? {
+            None if is_deletion => Vec::new(),
+            Some(raw) if raw.get() == "null" && !is_named && !is_deletion => {
+                return Err(
+                    "value is null, as \"get --json\" prints an absent key: remove the line, or name the field with \
+                     --value-field"
+                        .into(),
+                );
+            }
+            _ => json_bytes(&object, name, options.hex, false)?,
+        }
+    };
+    Ok(Entry { key, tag, value })
 }
 
 /// Returns sequence number and type, if the table needs them.
-fn json_tag(object: &Object<'_>, options: &InputOptions) -> Result<Option<Tag>, String> {
+fn json_tag(object: &Object<'_>, options: &InputOptions) -> Parsed<Option<Tag>> {
     let (sequence, value_type) = (object.get("sequence"), object.get("type"));
     if !options.database {
         let is_tagged = !matches!((&sequence, &value_type), (Ok(None), Ok(None)));
@@ -116,14 +97,12 @@ fn json_tag(object: &Object<'_>, options: &InputOptions) -> Result<Option<Tag>, 
     }
     let sequence = sequence?.ok_or("no sequence: expected an integer")?;
     let value_type = value_type?.and_then(|raw| string(raw).ok()?);
-    Ok(Some((
-        parse_sequence(sequence.get().as_bytes())?,
-        parse_type(value_type.unwrap_or_default().as_bytes())?,
-    )))
+    let value_type = value_type.unwrap_or_default();
+    parse_tag(sequence.get().as_bytes(), value_type.as_bytes()).map(Some)
 }
 
 /// Returns the string that a JSON value is, if it is one.
-fn string(raw: &RawValue) -> Result<Option<String>, String> {
+fn string(raw: &RawValue) -> Parsed<Option<String>> {
     let written = raw.get();
     if !written.starts_with('"') {
         return Ok(None);
@@ -147,12 +126,7 @@ fn json_error(error: &serde_json::Error) -> String {
 
 /// Returns the bytes of the field `name` or of `name_hex`, whichever is present. A value that is not a string is
 /// stored as it is written, but as a key only if it is a number, true or false.
-fn json_bytes(
-    object: &Object<'_>,
-    name: &str,
-    is_hex: bool,
-    is_key: bool,
-) -> Result<Vec<u8>, String> {
+fn json_bytes(object: &Object<'_>, name: &str, is_hex: bool, is_key: bool) -> Parsed<Vec<u8>> {
     let hex = format!("{name}_hex");
     let unhex = |digits: String, field: &str| {
         let parsed = Notation::Hex.parse(digits.as_bytes());

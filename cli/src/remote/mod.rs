@@ -4,7 +4,6 @@
 //! that every command reads an object as it reads a file. What reads much goes another way: [`rows`] walks a table as
 //! [`AsyncTable`] does, and [`download`] copies it to a file.
 
-mod errors;
 mod object;
 mod set;
 mod store;
@@ -15,37 +14,35 @@ use std::io;
 use std::iter;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::process;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use leveltable::{Error, OpenOptions, Source};
+use leveltable::{Error, OpenOptions, ReadAt as _, Source};
 use tokio::runtime::{self, Runtime};
 use url::Url;
 
-use crate::open::{Bounds, Direction};
+use crate::output::{Progress, complain};
 use crate::place::is_url;
-use crate::row::{Row, RowSource};
+use crate::row::{Row, RowSource, Walk};
 use object::{Object, TAIL_LEN};
-use store::{locate, locate_for_upload};
+use store::{locate, locate_with};
 
-pub(crate) use errors::explain;
-pub(crate) use set::{describe, holds_manifests, open_set, prune, publish};
+pub(crate) use set::{describe, open_set, prune, publish};
 pub(crate) use upload::{upload, write};
 
 /// The threads that requests run on.
-fn runtime() -> leveltable::Result<&'static Runtime> {
-    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-    if let Some(runtime) = RUNTIME.get() {
-        return Ok(runtime);
-    }
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     let built = runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
-        .build()
-        .map_err(|e| Error::io("starting threads for requests", e))?;
-    Ok(RUNTIME.get_or_init(|| built))
-}
+        .build();
+    built.unwrap_or_else(|e| {
+        complain("error", &format!("starting threads for requests: {e}"));
+        process::exit(2)
+    })
+});
 
 /// Fails if `path` is not a URL of a store.
 pub(crate) fn check(path: &Path) -> leveltable::Result<()> {
@@ -72,7 +69,11 @@ fn object(path: &Path) -> leveltable::Result<Arc<Object>> {
 
 /// Copies the object at the URL `path` to a temporary file.
 pub(crate) fn download(path: &Path) -> leveltable::Result<File> {
-    let copied = object(path)?.download_visibly();
+    let object = object(path)?;
+    let copied = object.size().and_then(|size| {
+        let mut bar = Progress::bytes(Some(size));
+        wait(object.download(|done| bar.set(done)))
+    });
     copied.map_err(|e| not_copied(e, path))
 }
 
@@ -80,25 +81,18 @@ fn not_copied(error: io::Error, path: &Path) -> Error {
     Error::io("copying the table to a temporary file", error).at_path(path)
 }
 
-/// Returns the entries within `bounds` of the table at the URL `path`, whose keys are plain ones in order.
-pub(crate) fn rows(
-    path: &Path,
-    bounds: Bounds,
-    direction: Direction,
-) -> leveltable::Result<RowSource> {
-    let runtime = runtime()?;
+/// Returns the wanted entries of the table at the URL `path`, whose keys are plain ones in order.
+pub(crate) fn rows(path: &Path, walk: &Walk) -> leveltable::Result<RowSource> {
     let options = OpenOptions::new().no_filter().no_cache();
-    let opened = wait(runtime, options.open_async(object(path)?, Some(TAIL_LEN)));
-    let mut range = opened?.range(bounds);
-    if direction.is_whole {
+    let table = wait(options.open_async(object(path)?, Some(TAIL_LEN)))?;
+    let mut range = table.range(walk.bounds.clone());
+    if walk.is_whole {
         range = range.expect_all();
     }
-    if direction.reverse {
+    if walk.reverse {
         range = range.reverse();
     }
-    Ok(Box::new(iter::from_fn(move || {
-        row(wait(runtime, range.next()))
-    })))
+    Ok(Box::new(iter::from_fn(move || row(wait(range.next())))))
 }
 
 fn row(entry: leveltable::Result<Option<(Bytes, Bytes)>>) -> Option<leveltable::Result<Row>> {
@@ -111,23 +105,22 @@ pub(crate) fn file_at(path: &Path) -> Option<PathBuf> {
         return Some(path.to_owned());
     }
     let url = Url::parse(path.to_str()?).ok()?;
-    let is_file = url.scheme() == "file";
-    is_file.then(|| url.to_file_path().ok()).flatten()
+    url.to_file_path().ok().filter(|_| url.scheme() == "file")
 }
 
-/// Returns whether two URLs name the same object.
-pub(crate) fn is_same_object(one: &Path, other: &Path) -> bool {
-    let name = |path| locate(path).map(|(store, object)| format!("{store}/{object}"));
-    matches!((name(one), name(other)), (Ok(one), Ok(other)) if one == other)
+/// Returns the one name of the object at the URL `path`, which may have several.
+pub(crate) fn name_in_store(path: &Path) -> leveltable::Result<PathBuf> {
+    let (store, object) = locate(path)?;
+    Ok(format!("{store}/{object}").into())
 }
 
 /// Waits for `work`, which is often ready at once.
-fn wait<F: Future>(runtime: &Runtime, work: F) -> F::Output {
+fn wait<F: Future>(work: F) -> F::Output {
     let mut work = pin!(work);
-    let _runtime = runtime.enter();
+    let _runtime = RUNTIME.enter();
     match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(done) => done,
-        Poll::Pending => runtime.block_on(work),
+        Poll::Pending => RUNTIME.block_on(work),
     }
 }
 
@@ -135,12 +128,13 @@ fn wait<F: Future>(runtime: &Runtime, work: F) -> F::Output {
 mod tests {
     use std::path::Path;
 
-    use super::is_same_object;
+    use super::name_in_store;
 
     /// What keeps salvage from overwriting the damaged table.
     #[test]
     fn one_object_has_many_names() {
-        let object = Path::new("s3://bucket/a%20b/1.ldb");
+        let name = |url: &str| name_in_store(Path::new(url)).unwrap();
+        let object = name("s3://bucket/a%20b/1.ldb");
         for same in [
             "s3://bucket/a%20b/1.ldb",
             "s3://bucket/a b/1.ldb",
@@ -149,7 +143,7 @@ mod tests {
             "s3://bucket/a%20b/./1.ldb",
             "s3://bucket/c/../a%20b/1.ldb",
         ] {
-            assert!(is_same_object(object, Path::new(same)), "{same}");
+            assert_eq!(name(same), object, "{same}");
         }
         for other in [
             "s3://bucket/a%20b/2.ldb",
@@ -157,7 +151,7 @@ mod tests {
             "s3://bucket/b/1.ldb",
             "gs://bucket/a%20b/1.ldb",
         ] {
-            assert!(!is_same_object(object, Path::new(other)), "{other}");
+            assert_ne!(name(other), object, "{other}");
         }
     }
 }

@@ -7,13 +7,11 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use leveltable::ReadAt;
 use leveltable::remote::{AsyncReadAt, BoxFuture, Tail};
-use leveltable::{Error, ReadAt};
 use leveltable_object_store::{ObjectSource, Version};
-use tokio::runtime::Runtime;
 
-use super::{locate, runtime};
-use crate::progress::Progress;
+use super::{locate, wait};
 
 /// Bytes of the object's end that come with its size: of most tables, all that opening reads.
 pub(super) const TAIL_LEN: u64 = 256 << 10;
@@ -25,7 +23,6 @@ const MAX_IN_FLIGHT: usize = 4;
 /// An object whose end is read once.
 pub(super) struct Object {
     source: ObjectSource,
-    runtime: &'static Runtime,
     /// What the request for the end of the object came to: the tail, or that there is no object.
     tail: OnceLock<Option<Tail>>,
 }
@@ -35,16 +32,14 @@ impl Object {
     pub(super) fn at(path: &Path) -> leveltable::Result<Arc<Object>> {
         let (store, object) = locate(path)?;
         let source = ObjectSource::new(store, object).named(path.to_string_lossy());
-        let object = Object::new(source);
-        Ok(Arc::new(object.map_err(|e| Error::io("starting", e))?))
+        Ok(Arc::new(Object::new(source)))
     }
 
-    pub(super) fn new(source: ObjectSource) -> io::Result<Object> {
-        Ok(Object {
+    pub(super) fn new(source: ObjectSource) -> Object {
+        Object {
             source,
-            runtime: runtime().map_err(io::Error::from)?,
             tail: OnceLock::new(),
-        })
+        }
     }
 
     /// The version of which the tail is.
@@ -81,17 +76,13 @@ impl Object {
 
     /// All of the object.
     pub(super) fn all(&self) -> io::Result<Bytes> {
-        let read = async {
-            let size = self.tail().await?.size;
-            let len = usize::try_from(size).map_err(io::Error::other)?;
-            self.read(0, len).await
-        };
-        self.runtime.block_on(read)
+        let len = usize::try_from(self.size()?).map_err(io::Error::other)?;
+        wait(self.read(0, len))
     }
 
     /// Copies the object to a temporary file, which has no name and so cannot be left on disk. Calls `progress` with the number
-    /// of bytes so far, and of all.
-    pub(super) async fn download(&self, mut progress: impl FnMut(u64, u64)) -> io::Result<File> {
+    /// of bytes so far.
+    pub(super) async fn download(&self, mut progress: impl FnMut(u64)) -> io::Result<File> {
         let size = self.tail().await?.size;
         let parts = (0..size).step_by(STEP as usize);
         let parts = stream::iter(parts.map(|offset| {
@@ -103,33 +94,23 @@ impl Object {
         while let Some(part) = parts.try_next().await? {
             file.write_all(&part)?;
             done += part.len() as u64;
-            progress(done, size);
+            progress(done);
         }
         Ok(file)
-    }
-
-    /// Downloads the object with a progress bar.
-    pub(super) fn download_visibly(&self) -> io::Result<File> {
-        let size = self.size()?;
-        let mut bar = Progress::bytes(Some(size));
-        self.runtime
-            .block_on(self.download(|done, _| bar.set(done)))
     }
 }
 
 impl ReadAt for Object {
     fn size(&self) -> io::Result<u64> {
-        Ok(self.runtime.block_on(self.tail())?.size)
+        Ok(wait(self.tail())?.size)
     }
 
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
-        self.runtime.block_on(self.read(offset, len))
+        wait(self.read(offset, len))
     }
 
     fn read_many_at(&self, parts: &[(u64, usize)], each: &mut dyn FnMut(usize, io::Result<Bytes>)) {
-        let read = self
-            .runtime
-            .block_on(AsyncReadAt::read_many_at(self, parts));
+        let read = wait(AsyncReadAt::read_many_at(self, parts));
         for (i, part) in read.into_iter().enumerate() {
             each(i, part);
         }
@@ -141,14 +122,9 @@ impl AsyncReadAt for Object {
         self.source.name()
     }
 
-    fn read_tail(&self, len: u64) -> BoxFuture<'_, io::Result<Tail>> {
-        Box::pin(async move {
-            let tail = self.tail().await?;
-            if len == TAIL_LEN {
-                return Ok(tail.clone());
-            }
-            self.source.read_tail(len).await
-        })
+    /// Returns [`TAIL_LEN`] bytes, whatever is asked for: that is what tables are opened with.
+    fn read_tail(&self, _: u64) -> BoxFuture<'_, io::Result<Tail>> {
+        Box::pin(async { Ok(self.tail().await?.clone()) })
     }
 
     fn read_at(&self, offset: u64, len: usize) -> BoxFuture<'_, io::Result<Bytes>> {

@@ -1,6 +1,5 @@
 //! Sets of tables, which are read and published as one.
 
-use std::fs;
 use std::iter;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -14,16 +13,15 @@ use leveltable_object_store::set::{self, PublishErrorKind, SetOptions};
 use leveltable_object_store::{ObjectSource, TableSet, Version};
 use object_store::ObjectStore;
 use object_store::path::Path as ObjectPath;
-use tokio::runtime::Runtime;
 use url::Url;
 
 use super::object::Object;
-use super::{file_at, locate, not_copied, object, row, runtime, wait};
+use super::{RUNTIME, file_at, locate, not_copied, object, row, wait};
 use crate::failure::{Failure, is_not_found};
 use crate::info::Key;
-use crate::open::{Bounds, Direction, check_is_file, is_manifest};
+use crate::open::check_is_file;
 use crate::place::{check_url, is_url};
-use crate::row::RowSource;
+use crate::row::{RowSource, Walk};
 use crate::set::{Set, Shard};
 
 /// A set that is open.
@@ -32,33 +30,32 @@ struct OpenSet {
     store: Arc<dyn ObjectStore>,
     /// The URL of the store. `None` for files.
     url: Option<Url>,
-    runtime: &'static Runtime,
 }
 
 /// Most tables of a set that are copied at a time.
 const MAX_COPIES: usize = 4;
 
-/// Opens the set whose manifest is at `path`. `None` if there is no manifest, but perhaps a table.
+/// Opens the set whose manifest, and no table, is at `path`. `None` if there is nothing.
 pub(crate) fn open_set(path: &Path) -> Result<Option<Box<dyn Set>>, Failure> {
-    check_url(path)?;
-    if !may_be_manifest(path) {
-        return Ok(None);
-    }
     let (store, manifest) = locate(path)?;
-    let runtime = runtime()?;
     // Every block is read once.
     let options = SetOptions::new().tables(OpenOptions::new().no_cache());
     let opened = if file_at(path).is_some() {
-        wait(runtime, options.open(store.clone(), &manifest))
+        wait(options.open(store.clone(), &manifest))
     } else {
-        open_read(path, &options, &store, &manifest)
+        // The end of the object, at least, was read before.
+        let object = object(path)?;
+        let read = object.all();
+        read.map_err(|e| Error::io("reading the manifest", e))
+            .and_then(|bytes| {
+                options.open_manifest(store.clone(), &manifest, bytes, object.version())
+            })
     };
     match opened {
         Ok(set) => Ok(Some(Box::new(OpenSet {
             set,
             store,
             url: store_of(path, &manifest),
-            runtime,
         }))),
         Err(e) if is_not_found(&e) => Ok(None),
         Err(e) => Err(e.at_path(path).into()),
@@ -76,22 +73,22 @@ impl Set for OpenSet {
     }
 
     fn get_many(&self, keys: &[Vec<u8>]) -> leveltable::Result<Vec<Option<Bytes>>> {
-        wait(self.runtime, self.set.get_many(keys))
+        wait(self.set.get_many(keys))
     }
 
-    fn rows(&self, bounds: Bounds, direction: Direction) -> RowSource {
-        let (mut range, runtime) = (self.set.range(bounds), self.runtime);
-        if direction.is_whole {
+    fn rows(&self, walk: &Walk) -> RowSource {
+        let mut range = self.set.range(walk.bounds.clone());
+        if walk.is_whole {
             range = range.expect_all();
         }
-        if direction.reverse {
+        if walk.reverse {
             range = range.reverse();
         }
-        Box::new(iter::from_fn(move || row(wait(runtime, range.next()))))
+        Box::new(iter::from_fn(move || row(wait(range.next()))))
     }
 
     fn splits(&self, n: usize) -> leveltable::Result<Vec<(Bound<Bytes>, Bound<Bytes>)>> {
-        wait(self.runtime, self.set.splits(n))
+        wait(self.set.splits(n))
     }
 
     fn copies(&self) -> Box<dyn Iterator<Item = leveltable::Result<Source>> + '_> {
@@ -102,15 +99,14 @@ impl Set for OpenSet {
                 .sized(shard.size)
                 .named(&name);
             // Goes on while the copies before are used.
-            let copy = async move { Object::new(source)?.download(|_, _| {}).await };
-            let copy = self.runtime.spawn(copy);
+            let copy = RUNTIME.spawn(async move { Object::new(source).download(|_| {}).await });
             async move {
                 let copied = copy.await.unwrap_or_else(|e| Err(e.into()));
                 Ok(Source::from(copied.map_err(|e| not_copied(e, name.as_ref()))?).named(&name))
             }
         });
         let mut copies = Box::pin(stream::iter(copies).buffered(MAX_COPIES));
-        Box::new(iter::from_fn(move || wait(self.runtime, copies.next())))
+        Box::new(iter::from_fn(move || wait(copies.next())))
     }
 }
 
@@ -118,8 +114,8 @@ impl Set for OpenSet {
 fn told(shard: &set::Shard, store: Option<&Url>) -> Shard {
     Shard {
         path: name_of(store, &shard.path),
-        first_key: Key::plain(&shard.first_key),
-        last_key: Key::plain(&shard.last_key),
+        first_key: Key::of(&shard.first_key, false),
+        last_key: Key::of(&shard.last_key, false),
         bytes: shard.size,
         tail_bytes: shard.tail_len,
         e_tag: shard.version.e_tag.clone(),
@@ -147,44 +143,9 @@ fn as_told(shard: Shard, path: ObjectPath) -> set::Shard {
 /// Returns the record of the table at `path`; `None` if it has no entries.
 pub(crate) fn describe(path: &Path) -> leveltable::Result<Option<Shard>> {
     let (store, object) = locate(path)?;
-    let described = wait(runtime()?, set::Shard::describe(store, &object));
+    let described = wait(set::Shard::describe(store, &object));
     let described = described.map_err(|e| e.at_path(path))?;
     Ok(described.map(|shard| told(&shard, store_of(path, &object).as_ref())))
-}
-
-/// Opens the set whose manifest is the object at the URL `path`, which was read before, at least its end.
-fn open_read(
-    path: &Path,
-    options: &SetOptions,
-    store: &Arc<dyn ObjectStore>,
-    manifest: &ObjectPath,
-) -> leveltable::Result<TableSet> {
-    let object = object(path)?;
-    let bytes = object
-        .all()
-        .map_err(|e| Error::io("reading the manifest", e))?;
-    options.open_manifest(store.clone(), manifest, bytes, object.version())
-}
-
-/// Returns whether numbered manifests are in a directory.
-pub(crate) fn holds_manifests(directory: &Path) -> bool {
-    let is_number = |name: &str| name.len() >= 10 && name.bytes().all(|b| b.is_ascii_digit());
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .any(|name| is_number(&name))
-}
-
-/// Returns whether the set's manifest, and no table, may be at `path`. Reading a large table to find that out would take long.
-fn may_be_manifest(path: &Path) -> bool {
-    match file_at(path).map(fs::metadata) {
-        // In a directory, manifests are numbered.
-        Some(Ok(metadata)) if metadata.is_dir() => true,
-        Some(Ok(metadata)) if !metadata.is_file() => false,
-        Some(Err(_)) => false,
-        // There may be numbered manifests.
-        Some(Ok(_)) | None => is_manifest(path).unwrap_or_else(|e| is_not_found(&e)),
-    }
 }
 
 /// Makes the tables at `tables`, and those that were `described` before, one set, whose manifest appears at `manifest`, or replaces
@@ -196,44 +157,35 @@ pub(crate) fn publish(
     force: bool,
 ) -> Result<Vec<Shard>, Failure> {
     check_url(manifest)?;
-    let runtime = runtime()?;
     let (store, object) = locate(manifest)?;
     let url = store_of(manifest, &object);
-    let object_at = |path: &Path| {
+    let mut names = Vec::new();
+    let mut object_at = |path: &Path| {
         check_url(path)?;
         let (_, table) = locate(path)?;
         if store_of(path, &table) != url {
             let what = "is not in the store of the manifest, under whose directory all tables of a set lie";
-            return Err(Failure::new(what).at(path.display()));
+            return Err(Failure::of(path, what));
         }
+        names.push((table.clone(), path.to_string_lossy().into_owned()));
         Ok(table)
     };
-    let (mut objects, mut names) = (Vec::new(), Vec::new());
+    let mut objects = Vec::new();
     for table in tables {
         objects.push(object_at(table)?);
         check_is_file(table)?;
-        names.push(table.to_string_lossy().into_owned());
     }
     let mut shards = Vec::new();
     for shard in described {
         let table = object_at(Path::new(&shard.path))?;
-        names.push(shard.path.clone());
         shards.push(as_told(shard, table));
     }
     let options = SetOptions::new();
-    let previous = if force {
-        match wait(runtime, options.open(store.clone(), &object)) {
-            Ok(set) => Some(set.version().clone()),
-            Err(e) if is_not_found(&e) => None,
-            Err(e) => return Err(e.at_path(manifest).into()),
-        }
-    } else {
-        None
+    let previous = match force.then(|| wait(options.open(store.clone(), &object))) {
+        Some(Ok(set)) => Some(set.version().clone()),
+        Some(Err(e)) if !is_not_found(&e) => return Err(e.at_path(manifest).into()),
+        _ => None,
     };
-    let all: Vec<ObjectPath> = { objects.iter() }
-        .chain(shards.iter().map(|shard| &shard.path))
-        .cloned()
-        .collect();
     let published = async {
         if shards.is_empty() {
             let published = options.publish(store.clone(), &object, &objects, previous.as_ref());
@@ -245,32 +197,24 @@ pub(crate) fn publish(
         let published = options.publish_shards(store.clone(), &object, shards, previous.as_ref());
         Ok::<_, Error>(published.await)
     };
-    let published = wait(runtime, published)?.map_err(|e| {
-        let failure = match e.kind() {
-            PublishErrorKind::Conflict if !force => {
-                Failure::new("a set is published here already: use --force to replace it")
-            }
-            _ => Failure::new(as_given(&e.to_string(), &store, &all, &names)),
-        };
-        failure.at(manifest.display())
+    let published = wait(published)?.map_err(|e| match e.kind() {
+        PublishErrorKind::Conflict if !force => {
+            let what = "a set is published here already: use --force to replace it";
+            Failure::of(manifest, what)
+        }
+        _ => Failure::of(manifest, as_given(&e.to_string(), &store, &names)),
     })?;
     let shards = published.shards.iter();
     Ok(shards.map(|shard| told(shard, url.as_ref())).collect())
 }
 
-/// Returns `message` with the `objects` of `store` called by their `names`, as the user does.
-fn as_given(
-    message: &str,
-    store: &dyn ObjectStore,
-    objects: &[ObjectPath],
-    names: &[String],
-) -> String {
+/// Returns `message` with the objects of `store` called by their names, as the user does.
+fn as_given(message: &str, store: &dyn ObjectStore, names: &[(ObjectPath, String)]) -> String {
     let prefix = format!("{store}/");
     let word = |word: &str| {
         let name = word.trim_end_matches([':', ',']);
         let object = name.strip_prefix(&prefix).unwrap_or(name);
-        let mut named = objects.iter().zip(names);
-        let given = named.find(|(other, _)| other.as_ref() == object);
+        let given = names.iter().find(|(other, _)| other.as_ref() == object);
         given.map_or_else(|| word.to_owned(), |(_, given)| word.replace(name, given))
     };
     message.split(' ').map(word).collect::<Vec<_>>().join(" ")
@@ -298,13 +242,12 @@ pub(crate) fn prune(
     age: Duration,
     delete: bool,
 ) -> leveltable::Result<Vec<(String, u64)>> {
-    let runtime = runtime()?;
     let (store, object) = locate(directory)?;
     let (options, url) = (SetOptions::new(), store_of(directory, &object));
     let found = if delete {
-        wait(runtime, options.prune(&store, &object, age))
+        wait(options.prune(&store, &object, age))
     } else {
-        wait(runtime, options.unlisted(&store, &object, age))
+        wait(options.unlisted(&store, &object, age))
     };
     let found = found?.into_iter();
     let named = found.map(|found| (name_of(url.as_ref(), &found.location), found.size));

@@ -17,11 +17,8 @@ use object_store::path::Path as ObjectPath;
 use object_store::{BackoffConfig, ObjectStore, ObjectStoreScheme, RetryConfig};
 use url::Url;
 
-use super::errors::NO_CREDENTIALS;
+use crate::failure::NO_CREDENTIALS;
 use crate::place::is_url;
-
-/// What the names of variables begin with that say how to reach a store, and with which credentials.
-const VARIABLES: [&str; 3] = ["aws_", "azure_", "google_"];
 
 /// A store, and a path in it.
 type Located = (Arc<dyn ObjectStore>, ObjectPath);
@@ -31,12 +28,8 @@ pub(super) fn locate(path: &Path) -> leveltable::Result<Located> {
     locate_with(path, 0)
 }
 
-/// Returns the store and the path to upload to. Here the store alone repeats what fails, up to three times.
-pub(super) fn locate_for_upload(path: &Path) -> leveltable::Result<Located> {
-    locate_with(path, 3)
-}
-
-fn locate_with(path: &Path, max_retries: usize) -> leveltable::Result<Located> {
+/// Returns the same, of a store that repeats what fails, up to so many times.
+pub(super) fn locate_with(path: &Path, max_retries: usize) -> leveltable::Result<Located> {
     let failed = |what: &dyn std::fmt::Display| {
         Error::new(ErrorKind::Unsupported, what.to_string()).at_path(path)
     };
@@ -65,54 +58,38 @@ fn build(
         },
         ..RetryConfig::default()
     };
-    // Each kind of store has a builder of its own, with keys of its own.
-    macro_rules! builder {
-        ($builder:ty) => {
-            variables()
-                .fold(
-                    <$builder>::new().with_url(url.as_str()),
-                    |builder, (key, value)| match key.parse() {
-                        Ok(key) => builder.with_config(key, value),
-                        Err(_) => builder,
-                    },
-                )
-                .with_retry(retry)
-                .build()
-                .map_err(|e| e.to_string())?
-        };
-    }
+    let failed = |e: object_store::Error| e.to_string();
+    // Variables say how to reach a store, and with which credentials.
     Ok(match scheme {
         ObjectStoreScheme::Local => files(),
         ObjectStoreScheme::AmazonS3 => {
             check_credentials()?;
-            Arc::new(builder!(AmazonS3Builder))
+            let builder = AmazonS3Builder::from_env().with_url(url.as_str());
+            Arc::new(builder.with_retry(retry).build().map_err(failed)?)
         }
-        ObjectStoreScheme::MicrosoftAzure => Arc::new(builder!(MicrosoftAzureBuilder)),
-        ObjectStoreScheme::GoogleCloudStorage => Arc::new(builder!(GoogleCloudStorageBuilder)),
+        ObjectStoreScheme::MicrosoftAzure => {
+            let builder = MicrosoftAzureBuilder::from_env().with_url(url.as_str());
+            Arc::new(builder.with_retry(retry).build().map_err(failed)?)
+        }
+        ObjectStoreScheme::GoogleCloudStorage => {
+            let builder = GoogleCloudStorageBuilder::from_env().with_url(url.as_str());
+            Arc::new(builder.with_retry(retry).build().map_err(failed)?)
+        }
         _ => return Err("no store is known for such a URL".into()),
-    })
-}
-
-/// The variables that say how to reach a store, in lower case.
-fn variables() -> impl Iterator<Item = (String, String)> {
-    env::vars_os().filter_map(|(name, value)| {
-        let name = name.into_string().ok()?.to_ascii_lowercase();
-        let is_for_stores = VARIABLES.iter().any(|prefix| name.starts_with(prefix));
-        Some((name, value.into_string().ok()?)).filter(|_| is_for_stores)
     })
 }
 
 /// Fails if nothing gives credentials for S3. Requests would find that out after half a minute.
 fn check_credentials() -> Result<(), String> {
     const GIVEN: [&str; 6] = [
-        "aws_access_key_id",
-        "aws_skip_signature",
-        "aws_web_identity_token_file",
-        "aws_container_credentials_relative_uri",
-        "aws_container_credentials_full_uri",
-        "aws_metadata_endpoint",
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SKIP_SIGNATURE",
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        "AWS_METADATA_ENDPOINT",
     ];
-    if variables().any(|(name, _)| GIVEN.contains(&&*name)) {
+    if GIVEN.iter().any(|name| env::var_os(name).is_some()) {
         return Ok(());
     }
     // A machine in Amazon's cloud has a role, which this address tells.

@@ -3,32 +3,27 @@
 use std::fs::File;
 use std::path::Path;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{io, thread};
 
 use bytes::Bytes;
 use futures_util::future::{Either, select};
-use leveltable::{Error, ReadAt, Summary, WriteOptions};
+use leveltable::{Error, ReadAt, Result, Summary, WriteOptions};
 use leveltable_object_store::{ObjectTableBuilder, UploadOptions};
 use object_store::path::Path as ObjectPath;
 use object_store::{ObjectStore, ObjectStoreExt as _};
-use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
-use super::{locate_for_upload, runtime, wait};
+use super::{RUNTIME, locate_with, wait};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::complain;
 use crate::write::Add;
 
-/// A table that appears in a store when it is finished, and never if it is dropped or the user ends the program before.
+/// A table that appears in a store when it is finished, and never if it is aborted or the user ends the program before.
+///
+/// The thread that handles signals shares it with the one that builds.
 struct Upload {
-    shared: Arc<Shared>,
-    runtime: &'static Runtime,
-}
-
-/// What the thread that handles signals shares with the one that builds.
-struct Shared {
     state: Mutex<State>,
     /// Tells the thread that builds, which may wait for requests and hold the lock, to let go of it.
     stop: Notify,
@@ -36,90 +31,77 @@ struct Shared {
 
 /// How far the upload is.
 struct State {
-    /// `None` if the upload is finished, has failed or was aborted.
+    /// `None` if the upload is finished, has failed or was aborted, or is that of a file.
     builder: Option<Box<ObjectTableBuilder>>,
     is_there: bool,
 }
 
-impl Shared {
+impl Upload {
+    fn start(builder: Option<ObjectTableBuilder>) -> Arc<Upload> {
+        let state = State {
+            builder: builder.map(Box::new),
+            is_there: false,
+        };
+        let upload = Arc::new(Upload {
+            state: Mutex::new(state),
+            stop: Notify::new(),
+        });
+        let interrupted = upload.clone();
+        interrupt::before_end(move || {
+            interrupted.stop.notify_one();
+            interrupted.abort()
+        });
+        upload
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Aborts the upload, if it is neither finished nor aborted. Returns `false` if the table is there.
-    fn abort(&self, runtime: &Runtime) -> bool {
+    fn abort(&self) -> bool {
         // The lock is held until it is aborted, so that a signal does not end the program before.
         let mut state = self.lock();
         if let Some(builder) = state.builder.take()
-            && let Err(e) = runtime.block_on(builder.abort())
+            && let Err(e) = RUNTIME.block_on(builder.abort())
         {
             let what = "parts of it may remain until the store removes incomplete uploads";
             complain("note", &format!("{e}: {what}"));
         }
         !state.is_there
     }
-}
-
-impl Upload {
-    /// Starts a table at `path`, a URL.
-    fn create(options: &WriteOptions, path: &Path, force: bool) -> leveltable::Result<Upload> {
-        let (runtime, store, object, upload) = destination(path, force)?;
-        let builder = upload.create(store, object, options)?;
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State {
-                builder: Some(Box::new(builder)),
-                is_there: false,
-            }),
-            stop: Notify::new(),
-        });
-        let interrupted = shared.clone();
-        interrupt::before_end(move || {
-            interrupted.stop.notify_one();
-            interrupted.abort(runtime)
-        });
-        Ok(Upload { shared, runtime })
-    }
 
     /// Adds an entry.
-    fn add(&mut self, key: &[u8], value: &[u8]) -> leveltable::Result<()> {
-        let mut locked = self.shared.lock();
-        let Some(builder) = &mut locked.builder else {
-            await_end(Some(locked))
-        };
-        {
+    fn add(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let mut state = self.lock();
+        if let Some(builder) = &mut state.builder {
             let adding = pin!(builder.add(key, value));
-            let stopped = pin!(self.shared.stop.notified());
-            if let Either::Left((added, _)) = wait(self.runtime, select(adding, stopped)) {
+            let stopped = pin!(self.stop.notified());
+            if let Either::Left((added, _)) = wait(select(adding, stopped)) {
                 return added;
             }
         }
-        await_end(Some(locked))
+        await_end(state)
     }
 
-    /// Makes the table appear.
-    fn finish(self) -> leveltable::Result<Summary> {
-        // The lock is held until the table is there, so that a signal ends the program before or after, and not between.
-        let mut locked = self.shared.lock();
-        let Some(builder) = locked.builder.take() else {
-            await_end(Some(locked))
-        };
-        match self.runtime.block_on(builder.finish()) {
-            Ok(uploaded) => {
-                locked.is_there = true;
-                Ok(uploaded.summary)
-            }
-            Err(e) if interrupt::is_interrupted() => {
+    /// Makes the table appear by `work`. The lock is held until it is there, so that a signal ends the program before or after, and
+    /// not between.
+    fn finish<T>(
+        mut state: MutexGuard<'_, State>,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let done = RUNTIME.block_on(work);
+        state.is_there = done.is_ok();
+        if let Err(e) = &done
+            && interrupt::is_interrupted()
+        {
+            // The error of a request names the path.
+            if e.path().is_some() {
                 complain("note", &e.to_string());
-                await_end(Some(locked))
             }
-            Err(e) => Err(e),
+            await_end(state)
         }
-    }
-}
-
-impl Drop for Upload {
-    fn drop(&mut self) {
-        self.shared.abort(self.runtime);
+        done
     }
 }
 
@@ -128,35 +110,30 @@ pub(crate) fn write(
     options: &WriteOptions,
     path: &Path,
     force: bool,
-    fill: impl FnOnce(&mut Add<'_>) -> Result<(), Failure>,
-) -> Result<Summary, Failure> {
-    let mut upload = Upload::create(options, path, force)?;
-    fill(&mut |key, value| upload.add(key, value))?;
-    Ok(upload.finish()?)
+    fill: impl FnOnce(&mut Add<'_>) -> std::result::Result<(), Failure>,
+) -> std::result::Result<Summary, Failure> {
+    let (store, object, to) = destination(path, force)?;
+    let upload = Upload::start(Some(to.create(store, object, options)?));
+    let filled = fill(&mut |key, value| upload.add(key, value));
+    let written = filled.and_then(|()| {
+        let mut state = upload.lock();
+        match state.builder.take() {
+            Some(builder) => Ok(Upload::finish(state, builder.finish())?.summary),
+            None => await_end(state),
+        }
+    });
+    if written.is_err() {
+        upload.abort();
+    }
+    written
 }
 
 /// Uploads the table in `file` to `path`, a URL. It appears as a whole, or not at all if the user ends the program before.
-pub(crate) fn upload(file: &File, path: &Path, force: bool) -> leveltable::Result<()> {
-    let (runtime, store, object, options) = destination(path, force)?;
-    let (end, ended) = mpsc::channel();
-    // A signal ends the program when the parts are removed, or not at all if the table is there.
-    interrupt::before_end(move || ended.recv() != Ok(true));
-    let uploaded = runtime.block_on(options.upload(store, object, &UntilInterrupted(file)));
-    let is_there = uploaded.is_ok();
-    let is_interrupted = interrupt::is_interrupted();
-    // The error of a request names the path.
-    if let Err(e) = &uploaded
-        && is_interrupted
-        && e.path().is_some()
-    {
-        complain("note", &e.to_string());
-    }
-    // Nobody listens unless there was a signal.
-    let _ = end.send(is_there);
-    if is_interrupted && !is_there {
-        await_end(None)
-    }
-    uploaded.map(drop)
+pub(crate) fn upload(file: &File, path: &Path, force: bool) -> Result<()> {
+    let (store, object, to) = destination(path, force)?;
+    let upload = Upload::start(None);
+    let file = UntilInterrupted(file);
+    Upload::finish(upload.lock(), to.upload(store, object, &file)).map(drop)
 }
 
 /// Returns where and how a table is uploaded to `path`. Fails if there is an object, before anything is sent; whether it may be
@@ -164,26 +141,16 @@ pub(crate) fn upload(file: &File, path: &Path, force: bool) -> leveltable::Resul
 fn destination(
     path: &Path,
     force: bool,
-) -> leveltable::Result<(
-    &'static Runtime,
-    Arc<dyn ObjectStore>,
-    ObjectPath,
-    UploadOptions,
-)> {
-    let runtime = runtime()?;
-    let (store, object) = locate_for_upload(path)?;
+) -> Result<(Arc<dyn ObjectStore>, ObjectPath, UploadOptions)> {
+    // Here the store alone repeats what fails.
+    let (store, object) = locate_with(path, 3)?;
     // Whether it can be written at all is seen then.
-    if !force && wait(runtime, store.head(&object)).is_ok() {
+    if !force && wait(store.head(&object)).is_ok() {
         let error = io::Error::new(io::ErrorKind::AlreadyExists, "there is an object already");
         return Err(Error::io("looking for an object that is there", error).at_path(path));
     }
     let options = UploadOptions::new().replace_existing(force);
-    Ok((
-        runtime,
-        store,
-        object,
-        options.named(path.to_string_lossy()),
-    ))
+    Ok((store, object, options.named(path.to_string_lossy())))
 }
 
 /// A file of which nothing more can be read once the user ends the program, so that its upload is aborted.
@@ -203,7 +170,7 @@ impl ReadAt for UntilInterrupted<'_> {
 }
 
 /// Waits until the thread that handles signals, which may need what is locked, ends the program.
-fn await_end(locked: Option<MutexGuard<'_, State>>) -> ! {
+fn await_end(locked: MutexGuard<'_, State>) -> ! {
     drop(locked);
     loop {
         thread::park();
