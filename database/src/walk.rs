@@ -165,6 +165,7 @@ fn cut(state: &State, bounds: &Bounds) -> Result<Vec<Part>> {
     Ok(parts)
 }
 
+/// What a part holds. Without an order, that is all versions; else the newest ones, deleted keys left out.
 fn open(state: &State, part: &Part) -> Result<DbRange> {
     let bounds = match part {
         Part::Live(bounds) => bounds,
@@ -180,10 +181,12 @@ fn open(state: &State, part: &Part) -> Result<DbRange> {
         let (listed, table) = (&table.file, state.table(table)?);
         let is_inside = |key: &[u8]| is_within(order, key, bounds);
         // A walk need not look at bounds that leave nothing out. The table itself must say so: the MANIFEST may be wrong.
+        let says_so =
+            |end: Option<Result<DbEntry>>| matches!(end, Some(Ok(end)) if is_inside(&end.user_key));
         let is_whole = is_inside(listed.first_user_key())
             && is_inside(listed.last_user_key())
-            && table.first_user_key()?.is_some_and(|key| is_inside(&key))
-            && table.last_user_key()?.is_some_and(|key| is_inside(&key));
+            && says_so(table.iter().next())
+            && says_so(table.iter().next_back());
         inputs.push(if is_whole {
             table.iter()
         } else {
