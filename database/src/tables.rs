@@ -65,7 +65,7 @@ impl State {
     /// database, all tables are there, and their numbers say nothing), or else the first in the other levels.
     pub(crate) fn find(&self, key: &[u8]) -> Result<Option<Version>> {
         self.known_order()?;
-        let mut newest = self.memtable.get_at(key, MAX_SEQUENCE);
+        let mut newest = self.find_logged(key);
         for table in (self.runs.iter()).flat_map(|run| self.within(run, &only(key))) {
             if table.level > 0 && newest.is_some() {
                 break;
@@ -79,7 +79,7 @@ impl State {
     /// Returns the newest versions of many keys, as [`find`](State::find) does.
     pub(crate) fn find_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<DbEntry>>> {
         self.known_order()?;
-        let logged = |key: &K| self.memtable.get_at(key, MAX_SEQUENCE);
+        let logged = |key: &K| self.find_logged(key.as_ref());
         let mut newest: Vec<_> = keys.iter().map(logged).collect();
         for run in &self.runs {
             // What to ask each table for.
@@ -106,6 +106,12 @@ impl State {
         Ok(newest)
     }
 
+    /// Most databases that are not in use have empty logs.
+    fn find_logged(&self, key: &[u8]) -> Option<DbEntry> {
+        let is_logged = !self.memtable.is_empty();
+        is_logged.then(|| self.memtable.get_at(key, MAX_SEQUENCE))?
+    }
+
     /// The tables of a run that may hold keys within bounds; for one key, these are one, or neighbours that share it. A table of
     /// level 0 that is in another order than the database may hold keys outside of what the MANIFEST lists as its ends, and so may
     /// any if the order is not known.
@@ -116,7 +122,7 @@ impl State {
     ) -> &'r [Arc<Listed>] {
         let is_bytewise = self.order_name == BytewiseComparator.name();
         let is_listed_well = is_bytewise || run.first().is_some_and(|table| table.level > 0);
-        let Some(order) = self.order.as_ref().filter(|_| is_listed_well) else {
+        let Some(order) = self.order.as_deref().filter(|_| is_listed_well) else {
             return run;
         };
         let ends_below = |table: &Arc<Listed>| {

@@ -77,7 +77,7 @@ impl DatabaseRange {
 #[derive(Debug)]
 struct Walk {
     state: Arc<State>,
-    entries: FlatMap<vec::IntoIter<(Arc<State>, Part)>, Opened, fn((Arc<State>, Part)) -> Opened>,
+    entries: FlatMap<vec::IntoIter<Unopened>, Opened, fn(Unopened) -> Opened>,
     /// The newest version of each key, in an order that is not known.
     newest: Option<HashMap<Bytes, u64>>,
 }
@@ -90,6 +90,8 @@ enum Part {
     /// All versions in the logs, or in a table, in an order that is not known.
     Stored(Option<Arc<Listed>>),
 }
+
+type Unopened = (Arc<State>, Part);
 
 /// A part's entries, or why there are none.
 type Opened = Either<DbRange, Once<Result<DbEntry>>>;
@@ -196,7 +198,7 @@ fn open(state: &State, part: &Part) -> Result<DbRange> {
     Ok(DbTable::merge(inputs)?.at(MAX_SEQUENCE).into_iter())
 }
 
-fn opened((state, part): (Arc<State>, Part)) -> Opened {
+fn opened((state, part): Unopened) -> Opened {
     match open(&state, &part) {
         Ok(entries) => Either::Left(entries),
         Err(error) => Either::Right(iter::once(Err(error))),
