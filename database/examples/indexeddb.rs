@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         db.last_sequence()
     );
     let mut counts = BTreeMap::<_, (u64, usize)>::new();
-    for entry in &db {
+    for entry in db.iter() {
         let (key, value) = entry?;
         let (entries, bytes) = counts.entry(place(&key)).or_default();
         *entries += 1;

@@ -1,17 +1,17 @@
-//! A database: lookups in its logs and tables.
+//! A database, and how it is opened.
 
 use std::ops::Bound;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
-use leveltable::db::DbEntry;
-use leveltable::{BytewiseComparator, Comparator, Error, ErrorKind, KeyRange, Result};
+use leveltable::db::{DbEntry, Version};
+use leveltable::{BytewiseComparator, Comparator, Error, ErrorKind, KeyRange, OpenOptions, Result};
 
-use crate::options::DatabaseOptions;
-use crate::range::DatabaseRange;
+use crate::indexeddb::IndexedDbComparator;
 use crate::recovery::Recovery;
-use crate::state::{MAX_ATTEMPTS, State};
+use crate::state::{State, retry};
+use crate::walk::DatabaseRange;
 
 /// A LevelDB database, opened for reading only: its live contents as of opening, or of the last [`refresh`](Database::refresh).
 ///
@@ -35,44 +35,9 @@ use crate::state::{MAX_ATTEMPTS, State};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Database {
-    pub(crate) shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Shared {
-    dir: PathBuf,
-    options: DatabaseOptions,
-    /// Locked only to take or to replace it.
-    state: RwLock<Arc<State>>,
-}
-
-impl Shared {
-    pub(crate) fn state(&self) -> Arc<State> {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        state.clone()
-    }
-
-    /// Reads the database again.
-    fn read_again(&self) -> Result<()> {
-        let read = State::read(&self.dir, &self.options, Some(&self.state()))?;
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        // Another thread may have read it later.
-        if state.current != read.current || state.progress() <= read.progress() {
-            *state = Arc::new(read);
-        }
-        Ok(())
-    }
-
-    /// Does something with the state; after reading the database again, if the state turns out to be out of date.
-    pub(crate) fn with_state<T>(&self, work: impl Fn(&Arc<State>) -> Result<T>) -> Result<T> {
-        for _ in 1..MAX_ATTEMPTS {
-            match work(&self.state()) {
-                Err(error) if error.kind() == ErrorKind::Replaced => self.read_again()?,
-                result => return result,
-            }
-        }
-        work(&self.state())
-    }
+    dir: Arc<Path>,
+    /// Locked only to take or to replace what is inside.
+    state: Arc<RwLock<Arc<State>>>,
 }
 
 impl Database {
@@ -92,20 +57,45 @@ impl Database {
         DatabaseOptions::new().open_read_only(dir)
     }
 
-    pub(crate) fn new(dir: &Path, options: &DatabaseOptions, state: State) -> Database {
-        let shared = Shared {
-            dir: dir.to_owned(),
-            options: options.clone(),
-            state: RwLock::new(Arc::new(state)),
-        };
+    fn new(dir: &Path, state: State) -> Database {
         Database {
-            shared: Arc::new(shared),
+            dir: dir.into(),
+            state: Arc::new(RwLock::new(Arc::new(state))),
         }
+    }
+
+    pub(crate) fn state(&self) -> Arc<State> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        state.clone()
+    }
+
+    /// Reads the database again.
+    fn read_again(&self) -> Result<()> {
+        let known = self.state();
+        let read = State::read(&self.dir, &known.options, Some(&known))?;
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have read it later.
+        let progress = |state: &State| (state.last_sequence, state.version.bytes);
+        if state.current != read.current || progress(&state) <= progress(&read) {
+            *state = Arc::new(read);
+        }
+        Ok(())
+    }
+
+    /// Does something with the state; after reading the database again, if the state turns out to be out of date.
+    pub(crate) fn with_state<T>(&self, work: impl Fn(&Arc<State>) -> Result<T>) -> Result<T> {
+        let mut is_first = true;
+        retry(|| {
+            if !std::mem::take(&mut is_first) {
+                self.read_again()?;
+            }
+            work(&self.state())
+        })
     }
 
     /// The directory, as it was given.
     pub fn path(&self) -> &Path {
-        &self.shared.dir
+        &self.dir
     }
 
     /// Returns the value of `key`; `None` if there is none, or it was deleted.
@@ -120,8 +110,8 @@ impl Database {
     /// [`open_read_only`](Database::open_read_only) where the database is read again.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         let key = key.as_ref();
-        let found = self.shared.with_state(|state| state.find(key))?;
-        Ok(found.and_then(|entry| entry.version.into_value()))
+        let found = self.with_state(|state| state.find(key))?;
+        Ok(found.and_then(Version::into_value))
     }
 
     /// Whether `key` has a value.
@@ -141,8 +131,7 @@ impl Database {
     ///
     /// As [`get`](Database::get); no value is returned then.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
-        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-        let found = self.shared.with_state(|state| state.find_many(&keys))?;
+        let found = self.with_state(|state| state.find_many(keys))?;
         let value = |found: Option<DbEntry>| found.and_then(|entry| entry.version.into_value());
         Ok(found.into_iter().map(value).collect())
     }
@@ -157,7 +146,7 @@ impl Database {
 
     /// The entries whose keys are within `bounds`, from either end. Tables are opened when the range gets to them.
     pub fn range(&self, bounds: impl KeyRange) -> DatabaseRange {
-        DatabaseRange::new(self.shared.clone(), Ok(bounds.key_bounds()))
+        DatabaseRange::new(self.clone(), Ok(bounds.key_bounds()))
     }
 
     /// The entries whose keys begin with `prefix`, from either end.
@@ -174,17 +163,17 @@ impl Database {
             );
             Err(Error::new(ErrorKind::Comparator, message))
         };
-        DatabaseRange::new(self.shared.clone(), bounds)
+        DatabaseRange::new(self.clone(), bounds)
     }
 
     /// The name of the comparator, such as `leveldb.BytewiseComparator`.
     pub fn comparator(&self) -> String {
-        self.shared.state().order_name.clone()
+        self.state().order_name.clone()
     }
 
     /// Whether the order is known. Lookups, bounds and walks back are errors of [`ErrorKind::Comparator`] otherwise.
     pub fn has_known_order(&self) -> bool {
-        self.shared.state().order.is_some()
+        self.state().order.is_some()
     }
 
     /// The sequence number of the last change. Without a MANIFEST, of the last one in logs.
@@ -192,12 +181,12 @@ impl Database {
     /// Older sequence numbers are no snapshots: compactions drop what nobody had asked to keep. See
     /// [`history`](Database::history).
     pub fn last_sequence(&self) -> u64 {
-        self.shared.state().last_sequence
+        self.state().last_sequence
     }
 
     /// What was read at opening, or at the last refresh, and what was passed over.
     pub fn recovery(&self) -> Recovery {
-        self.shared.state().recovery.clone()
+        self.state().recovery.clone()
     }
 
     /// Reads the database again if it has changed. Returns whether it had. Ranges go on showing what they were made of.
@@ -208,10 +197,10 @@ impl Database {
     ///
     /// As [`open_read_only`](Database::open_read_only); the contents are those from before then.
     pub fn refresh(&self) -> Result<bool> {
-        if self.shared.state().is_up_to_date()? {
+        if self.state().is_up_to_date()? {
             return Ok(false);
         }
-        self.shared.read_again()?;
+        retry(|| self.read_again())?;
         Ok(true)
     }
 
@@ -223,17 +212,7 @@ impl Database {
     ///
     /// As [`get`](Database::get).
     pub fn pin(&self) -> Result<()> {
-        self.shared.with_state(|state| state.pin())
-    }
-}
-
-/// All entries, as by [`Database::iter`].
-impl IntoIterator for &Database {
-    type Item = Result<(Bytes, Bytes)>;
-    type IntoIter = DatabaseRange;
-
-    fn into_iter(self) -> DatabaseRange {
-        self.iter()
+        self.with_state(|state| state.pin())
     }
 }
 
@@ -246,4 +225,126 @@ fn prefix_end(prefix: &[u8]) -> Bound<Vec<u8>> {
         None => return Bound::Unbounded,
     }
     Bound::Excluded(end)
+}
+
+/// How a database is opened.
+///
+/// ```no_run
+/// use leveltable_database::DatabaseOptions;
+///
+/// let db = DatabaseOptions::new().skip_damaged(true).open_read_only("db")?;
+/// for left_out in &db.recovery().gaps {
+///     println!("{}: {} bytes at {}", left_out.file, left_out.gap.bytes, left_out.gap.offset);
+/// }
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct DatabaseOptions {
+    comparator: Option<Arc<dyn Comparator>>,
+    tables: OpenOptions,
+    max_open_tables: Option<usize>,
+    pub(crate) skip_damaged: bool,
+}
+
+impl DatabaseOptions {
+    /// The comparator that the MANIFEST names, the shared cache of 32 MiB, up to 500 open tables, damage is an error.
+    pub fn new() -> DatabaseOptions {
+        DatabaseOptions::default()
+    }
+
+    /// The order of the user keys, where it is not one that this crate knows: [`BytewiseComparator`] and
+    /// [`IndexedDbComparator`] are found by the name in the MANIFEST. Opening a database that names another order fails.
+    pub fn comparator(mut self, comparator: impl Comparator + 'static) -> DatabaseOptions {
+        self.comparator = Some(Arc::new(comparator));
+        self
+    }
+
+    /// How tables are opened and read: filter policies, caches, checksums. Its comparator is not used.
+    pub fn tables(mut self, options: OpenOptions) -> DatabaseOptions {
+        self.tables = options;
+        self
+    }
+
+    /// How many tables may be open at a time, each with its index and filter in memory; at least 1. Ranges keep those open that
+    /// they are in.
+    pub fn max_open_tables(mut self, most: usize) -> DatabaseOptions {
+        self.max_open_tables = Some(most.max(1));
+        self
+    }
+
+    /// Leaves out damaged records of logs instead of failing; [`Database::recovery`] then says which. What they set is missing,
+    /// and what they deleted or replaced appears again.
+    pub fn skip_damaged(mut self, yes: bool) -> DatabaseOptions {
+        self.skip_damaged = yes;
+        self
+    }
+
+    /// Opens the database in the directory `dir`; see [`Database::open_read_only`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Database::open_read_only`], and [`ErrorKind::Comparator`] if the MANIFEST names another order than
+    /// [`comparator`](DatabaseOptions::comparator).
+    pub fn open_read_only(&self, dir: impl AsRef<Path>) -> Result<Database> {
+        let dir = dir.as_ref();
+        let state = retry(|| State::read(dir, self, None))?;
+        Ok(Database::new(dir, state))
+    }
+
+    /// Reads all tables and logs in `dir` as if a MANIFEST listed them, the tables in level 0: for a directory whose MANIFEST
+    /// is lost or damaged. Opens every table.
+    ///
+    /// The newest version of each key wins, by sequence number. Files that the lost MANIFEST no longer listed count as well, so
+    /// keys may appear that were deleted; [`Recovery::without_manifest`](crate::Recovery::without_manifest) is set. The order is
+    /// bytewise unless [`comparator`](DatabaseOptions::comparator) says otherwise. With
+    /// [`skip_damaged`](DatabaseOptions::skip_damaged), tables that cannot be opened are left out.
+    ///
+    /// # Errors
+    ///
+    /// Those of listing the directory, of reading a log, and of opening a table.
+    pub fn open_without_manifest(&self, dir: impl AsRef<Path>) -> Result<Database> {
+        let state = State::read_without_manifest(dir.as_ref(), self)?;
+        Ok(Database::new(dir.as_ref(), state))
+    }
+
+    pub(crate) fn most_open_tables(&self) -> usize {
+        self.max_open_tables.unwrap_or(500)
+    }
+
+    /// The name of the order, and the order by the name in the MANIFEST; `None` if it is not known.
+    pub(crate) fn order(
+        &self,
+        stated: Option<&[u8]>,
+    ) -> Result<(String, Option<Arc<dyn Comparator>>)> {
+        let bytewise: Arc<dyn Comparator> = Arc::new(BytewiseComparator);
+        let default = self.comparator.as_ref().unwrap_or(&bytewise);
+        let name = stated.map_or(default.name().into(), String::from_utf8_lossy);
+        if self.comparator.is_some() && default.name() != name {
+            let given = default.name();
+            let message =
+                format!("the MANIFEST names the comparator {name:?}, and the options {given:?}");
+            return Err(Error::new(ErrorKind::Comparator, message));
+        }
+        let known = [default.clone(), Arc::new(IndexedDbComparator)];
+        let order = known.into_iter().find(|known| known.name() == name);
+        Ok((name.into_owned(), order))
+    }
+
+    /// How tables of a database in this order are opened.
+    pub(crate) fn table_options(&self, order: Option<&Arc<dyn Comparator>>) -> OpenOptions {
+        let options = self.tables.clone();
+        let Some(order) = order else {
+            return options.stored_order();
+        };
+        // Programs that do not know an order are known to have opened databases under its name, and to have written tables in
+        // bytewise order there. Nobody does that to bytewise databases.
+        let is_bytewise = order.name() == BytewiseComparator.name();
+        let options = options.comparator(order.clone());
+        if is_bytewise {
+            options
+        } else {
+            options.check_order(true)
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::iter;
+use std::mem;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,14 +12,12 @@ use itertools::Itertools as _;
 use leveltable::db::{DbEntry, Version};
 use leveltable::{BytewiseComparator, Comparator, ErrorKind, KeyRange, Result};
 
-use crate::batch::Batch;
 use crate::database::Database;
-use crate::directory::{FileKind, failed, name_of};
-use crate::files::FileState;
-use crate::log::{LogItem, LogReader, LogRecord};
-use crate::lookup::{Bounds, is_above, is_below};
+use crate::directory::{FileKind, FileState, name_of};
+use crate::log::LogReader;
+use crate::recovery::Recovery;
 use crate::state::State;
-use crate::tables::is_not_found;
+use crate::tables::{Bounds, is_not_found, is_within};
 
 /// A version of a user key that a file still holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,10 +67,9 @@ impl Database {
         let key = Bound::Included(key.as_ref().to_vec());
         // Any order knows whether two keys are the same.
         let bytewise = || Arc::new(BytewiseComparator) as Arc<dyn Comparator>;
-        self.shared.with_state(|state| {
+        self.with_state(|state| {
             let order = state.order.clone().unwrap_or_else(bytewise);
-            let bounds = (key.clone(), key.clone());
-            self.versions(state, order, bounds)?.collect()
+            versions(state, order, (key.clone(), key.clone()))?.collect()
         })
     }
 
@@ -86,59 +84,68 @@ impl Database {
     ///
     /// Those of [`get`](Database::get). The iterator ends after its first error.
     pub fn history_range(&self, bounds: impl KeyRange) -> Result<HistoryEntries> {
-        let state = self.shared.state();
+        let state = self.state();
         let order = state.known_order()?.clone();
-        self.versions(&state, order, bounds.key_bounds())
+        versions(&state, order, bounds.key_bounds())
     }
+}
 
-    fn versions(
-        &self,
-        state: &Arc<State>,
-        order: Arc<dyn Comparator>,
-        bounds: Bounds,
-    ) -> Result<HistoryEntries> {
-        let scope = Arc::new(Scope {
-            state: state.clone(),
-            order,
-            bounds,
-        });
-        let mut inputs: Vec<HistoryEntries> = Vec::new();
-        for run in &state.runs {
-            // The tables of a run are opened one after the other.
-            let tables = state.within(run, &*scope.order, &scope.bounds).iter();
-            let paths: Vec<_> = tables.map(|t| state.table_path(t.file.number)).collect();
-            let scope = scope.clone();
-            let entries = paths.into_iter();
-            inputs.push(Box::new(entries.flat_map(move |path| {
-                scope.read(&path, FileKind::Table, FileState::Live)
+fn versions(
+    state: &Arc<State>,
+    order: Arc<dyn Comparator>,
+    bounds: Bounds,
+) -> Result<HistoryEntries> {
+    let scope = Arc::new(Scope { order, bounds });
+    let mut sources: Vec<HistoryEntries> = Vec::new();
+    for run in &state.runs {
+        let (scope, state) = (scope.clone(), state.clone());
+        let tables = state.within(run, &scope.bounds).to_vec().into_iter();
+        sources.push(Box::new(tables.flat_map(move |table| {
+            let path = state.table_path(table.file.number);
+            or_error(scope.read(&state, &path, FileKind::Table, true))
+        })));
+    }
+    for file in state.files()? {
+        let is_log = file.kind == FileKind::Log && file.bytes.is_some();
+        if is_log || file.kind == FileKind::Table && file.listed.is_none() {
+            let path = state.dir.join(&file.name);
+            let is_live = file.state == FileState::Live;
+            let entries = or_error(scope.read(state, &path, file.kind, is_live));
+            // Damage ends a file that is no part of the database, and so does its removal.
+            sources.push(Box::new(entries.take_while(move |entry| match entry {
+                Err(error) if !is_live => error.kind() == ErrorKind::Io && !is_not_found(error),
+                _ => true,
             })));
         }
-        for file in self.files()? {
-            let is_log = file.kind == FileKind::Log && file.bytes.is_some();
-            if is_log || file.kind == FileKind::Table && file.listed.is_none() {
-                let path = self.path().join(&file.name);
-                inputs.push(scope.read(&path, file.kind, file.state));
+    }
+    let by = scope.clone();
+    // The last key, and why its next version is dead.
+    let mut newer: Option<(Bytes, VersionState)> = None;
+    let merged = sources.into_iter().kmerge_by(move |a, b| match (a, b) {
+        (Ok(a), Ok(b)) => by.compare(a, b).is_lt(),
+        (a, _) => a.is_err(),
+    });
+    let mut has_failed = false;
+    let merged = merged.take_while(move |entry| !mem::replace(&mut has_failed, entry.is_err()));
+    Ok(Box::new(merged.map_ok(move |mut entry| {
+        if entry.state == VersionState::Live {
+            let dead = match entry.version {
+                Version::Deleted => VersionState::Deleted(entry.sequence),
+                Version::Value(_) => VersionState::Overwritten(entry.sequence),
+            };
+            match newer.replace((entry.user_key.clone(), dead)) {
+                Some((key, dead)) if scope.order.compare(&key, &entry.user_key).is_eq() => {
+                    entry.state = dead;
+                }
+                _ => {}
             }
         }
-        let by = scope.clone();
-        let merged = inputs.into_iter().kmerge_by(move |a, b| match (a, b) {
-            (Ok(a), Ok(b)) => by.compare(a, b).is_lt(),
-            (a, _) => a.is_err(),
-        });
-        // A key, why its next version is dead, and whether there was an error.
-        let (mut newer, mut has_failed) = (None, false);
-        Ok(Box::new(merged.map_while(move |entry| {
-            if std::mem::replace(&mut has_failed, entry.is_err()) {
-                return None;
-            }
-            Some(entry.map(|entry| scope.with_state(entry, &mut newer)))
-        })))
-    }
+        entry
+    })))
 }
 
 /// Which versions are wanted, and in which order.
 struct Scope {
-    state: Arc<State>,
     order: Arc<dyn Comparator>,
     bounds: Bounds,
 }
@@ -153,50 +160,18 @@ impl Scope {
         by_key.then_with(|| place(a).cmp(&place(b)))
     }
 
-    /// Finds out why a version is dead, if there is a newer one of its key: the one that came before it.
-    fn with_state(
-        &self,
-        mut entry: HistoryEntry,
-        newer: &mut Option<(Bytes, VersionState)>,
-    ) -> HistoryEntry {
-        if entry.state == VersionState::Live {
-            if let Some((key, dead)) = newer
-                && self.order.compare(key, &entry.user_key).is_eq()
-            {
-                entry.state = *dead;
-            }
-            let dead = match entry.version {
-                Version::Deleted => VersionState::Deleted(entry.sequence),
-                Version::Value(_) => VersionState::Overwritten(entry.sequence),
-            };
-            *newer = Some((entry.user_key.clone(), dead));
-        }
-        entry
-    }
-
-    /// The wanted versions in a file. Damage ends a file that is no part of the database, and so does its removal.
-    fn read(self: &Arc<Self>, path: &Path, kind: FileKind, state: FileState) -> HistoryEntries {
-        let is_live = state == FileState::Live;
-        let entries = match kind {
-            FileKind::Table => self.table(path),
-            _ => log(path).map(|entries| (entries, false)),
-        };
-        let (entries, is_sorted) = entries.unwrap_or_else(|error| {
-            let error = self.state.explain_missing(error, path);
-            (Box::new(iter::once(Err(error))), true)
-        });
-        let entries = entries.take_while(move |entry| match entry {
-            Err(error) if !is_live => error.kind() == ErrorKind::Io && !is_not_found(error),
-            _ => true,
-        });
-        let scope = self.clone();
-        let entries = entries.filter(move |entry| {
-            { entry.as_ref() }.map_or(true, |(entry, _)| scope.is_wanted(&entry.user_key))
-        });
-        let file = name_of(path);
-        let entries = entries.map(move |entry| {
-            let (entry, offset) = entry?;
-            Ok(HistoryEntry {
+    /// The wanted versions in a file, sorted.
+    fn read(
+        self: &Arc<Self>,
+        state: &State,
+        path: &Path,
+        kind: FileKind,
+        is_live: bool,
+    ) -> Result<HistoryEntries> {
+        let (scope, file) = (self.clone(), name_of(path));
+        let place = move |entry: DbEntry, offset| {
+            let is_wanted = is_within(&scope.order, &entry.user_key, &scope.bounds);
+            is_wanted.then(|| HistoryEntry {
                 user_key: entry.user_key,
                 sequence: entry.sequence,
                 version: entry.version,
@@ -208,66 +183,43 @@ impl Scope {
                     VersionState::FileNotListed
                 },
             })
-        });
-        if is_sorted {
-            return Box::new(entries);
-        }
-        match entries.collect::<Result<Vec<_>>>() {
-            Ok(mut entries) => {
-                entries.sort_by(|a, b| self.compare(a, b));
-                Box::new(entries.into_iter().map(Ok))
+        };
+        let mut sorted = Vec::new();
+        if kind == FileKind::Log {
+            // Opening the database has said what is damaged.
+            Recovery::default().read_log(
+                path,
+                LogReader::open(path)?,
+                true,
+                |change, offset| {
+                    sorted.extend(place(change.to_entry(), offset));
+                },
+            )?;
+        } else {
+            let (table, other_order) = state.open_stored(path)?;
+            // Blocks know their offsets, and a walk knows the versions.
+            let (mut blocks, mut offset, mut left) = (table.as_table().blocks(), 0, 0);
+            let placed = table.iter().map(move |entry| {
+                while left == 0
+                    && let Some(block) = blocks.next().transpose()?
+                {
+                    (offset, left) = (block.offset, block.entries);
+                }
+                left = left.saturating_sub(1);
+                Ok(place(entry?, offset))
+            });
+            let wanted = placed.flatten_ok();
+            if other_order.is_none() {
+                return Ok(Box::new(wanted));
             }
-            Err(error) => Box::new(iter::once(Err(error))),
+            sorted = wanted.collect::<Result<_>>()?;
         }
-    }
-
-    fn is_wanted(&self, key: &[u8]) -> bool {
-        let (lower, upper) = &self.bounds;
-        !is_below(&*self.order, key, lower) && !is_above(&*self.order, key, upper)
-    }
-
-    /// The versions in a table with the offsets of their blocks, and whether they are in the database's order.
-    fn table(&self, path: &Path) -> Result<(Versions, bool)> {
-        let (table, other_order) = self.state.open_stored(path)?;
-        // Blocks know their offsets, and a walk knows the versions.
-        let (mut blocks, mut offset, mut left) = (table.as_table().blocks(), 0, 0);
-        let versions = table.iter().map(move |entry| {
-            while left == 0
-                && let Some(block) = blocks.next().transpose()?
-            {
-                (offset, left) = (block.offset, block.entries);
-            }
-            left = left.saturating_sub(1);
-            Ok((entry?, offset))
-        });
-        Ok((Box::new(versions), other_order.is_none()))
+        sorted.sort_by(|a, b| self.compare(a, b));
+        Ok(Box::new(sorted.into_iter().map(Ok)))
     }
 }
 
-/// Versions and their offsets, as a file holds them.
-type Versions = Box<dyn Iterator<Item = Result<(DbEntry, u64)>> + Send>;
-
-/// The versions in a log with the offsets of their records.
-fn log(path: &Path) -> Result<Versions> {
-    let path = path.to_owned();
-    let items = LogReader::open(&path)?;
-    Ok(Box::new(items.flat_map(move |item| match item {
-        Err(error) => vec![Err(failed("reading the log", error, &path))],
-        Ok(LogItem::Record(record)) => versions(&record),
-        // Opening has said what is damaged.
-        Ok(LogItem::Gap(_)) => Vec::new(),
-    })))
-}
-
-fn versions(record: &LogRecord) -> Vec<Result<(DbEntry, u64)>> {
-    let changes = Batch::parse(&record.payload).into_iter();
-    let changes = changes.flat_map(|batch| batch.changes());
-    let versions = changes.map(|change| DbEntry {
-        user_key: Bytes::copy_from_slice(change.user_key),
-        sequence: change.sequence,
-        version: change.value.map(Bytes::copy_from_slice).into(),
-    });
-    versions
-        .map(|version| Ok((version, record.offset)))
-        .collect()
+/// What was read, or the error as the only item.
+fn or_error(entries: Result<HistoryEntries>) -> HistoryEntries {
+    entries.unwrap_or_else(|error| Box::new(iter::once(Err(error))))
 }

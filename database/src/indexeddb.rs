@@ -8,6 +8,8 @@ use std::cmp::Ordering;
 
 use leveltable::Comparator;
 
+use crate::record::Decoder;
+
 /// The order of Chromium's IndexedDB, `idb_cmp1`. Found by its name where a MANIFEST names it.
 ///
 /// For a table without its MANIFEST: `OpenOptions::new().comparator(IndexedDbComparator).open_db(path)`.
@@ -22,26 +24,26 @@ impl Comparator for IndexedDbComparator {
     /// Compares what the keys mean. Any bytes must have a place, so keys that mean nothing come last, in bytewise order; and
     /// different encodings of one meaning are told apart by their bytes.
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        match (meaning(a), meaning(b)) {
-            (Some(x), Some(y)) => x.cmp(&y).then(a.cmp(b)),
-            (Some(_), None) => Ordering::Less,
-            (None, Some(_)) => Ordering::Greater,
-            (None, None) => a.cmp(b),
-        }
+        let (of_a, of_b) = (meaning(a), meaning(b));
+        let by_meaning = of_b.is_some().cmp(&of_a.is_some());
+        by_meaning.then(of_a.cmp(&of_b)).then(a.cmp(b))
     }
 }
 
 /// Arrays within arrays are followed so far.
 const MAX_NESTED: u32 = 32;
 
+/// Comes before the types of keys of JavaScript, which are from 1 on.
+const END: u8 = 0;
+
 /// What a key means, as bytes whose order is that of the keys: numbers are big-endian, strings have an end that sorts first.
 fn meaning(key: &[u8]) -> Option<Vec<u8>> {
     let mut key = Key {
-        rest: key,
+        payload: Decoder::new(key),
         meaning: Vec::with_capacity(2 * key.len() + 24),
     };
     // Three lengths, each less one: of three bits, three bits and two.
-    let lengths = key.byte()?;
+    let [lengths] = key.payload.array()?;
     let database = key.id(lengths >> 5)?;
     let object_store = key.id(lengths >> 2 & 7)?;
     let index = key.id(lengths & 3)?;
@@ -51,9 +53,9 @@ fn meaning(key: &[u8]) -> Option<Vec<u8>> {
         // An index: its key, and the primary key after a sequence number, which is always 0 now.
         _ => {
             key.value(MAX_NESTED)?;
-            if !key.rest.is_empty() {
-                let sequence = key.varint()?;
-                if key.rest.is_empty() {
+            if !key.payload.rest.is_empty() {
+                let sequence = key.payload.number()?;
+                if key.payload.rest.is_empty() {
                     key.meaning.push(END);
                 } else {
                     key.value(MAX_NESTED)?;
@@ -62,30 +64,23 @@ fn meaning(key: &[u8]) -> Option<Vec<u8>> {
             }
         }
     }
-    key.rest.is_empty().then_some(key.meaning)
+    key.payload.rest.is_empty().then_some(key.meaning)
 }
-
-/// Comes before the types of keys of JavaScript, which are from 1 on.
-const END: u8 = 0;
 
 struct Key<'k> {
     /// What is to be read.
-    rest: &'k [u8],
+    payload: Decoder<'k>,
     meaning: Vec<u8>,
 }
 
-impl<'k> Key<'k> {
-    /// What follows the prefix of metadata: a type, and then numbers and names.
+impl Key<'_> {
+    /// What follows the prefix of metadata: a type, and then numbers, names and types. What transactions have yet to undo or to
+    /// clean up is in bytewise order.
     fn metadata(&mut self, is_global: bool) -> Option<()> {
-        let kind = self.byte()?;
+        let [kind] = self.payload.array()?;
         self.meaning.push(kind);
-        // Numbers, strings, and a type.
         let fields = match (is_global, kind) {
-            (true, 50) => {
-                // What transactions have yet to undo or to clean up: in bytewise order.
-                self.meaning.extend(std::mem::take(&mut self.rest));
-                ""
-            }
+            (true, 50) => return self.copy(self.payload.rest.len() as u64),
             (true, 201) => "ss",
             (true, 100) | (false, 150) => "n",
             (false, 50) => "nt",
@@ -98,14 +93,11 @@ impl<'k> Key<'k> {
         for field in fields.chars() {
             match field {
                 'n' => {
-                    let number = self.varint()?;
+                    let number = self.payload.number()?;
                     self.number(number);
                 }
                 's' => self.string(2)?,
-                _ => {
-                    let kind = self.byte()?;
-                    self.meaning.push(kind);
-                }
+                _ => self.copy(1)?,
             }
         }
         Some(())
@@ -113,7 +105,7 @@ impl<'k> Key<'k> {
 
     /// A key of JavaScript: numbers come before dates, these before strings, binary data and arrays.
     fn value(&mut self, nested: u32) -> Option<()> {
-        let kind = self.byte()?;
+        let [kind] = self.payload.array()?;
         let place = [1, 4, 3, 2, 6, 0, 5].get(usize::from(kind))?;
         self.meaning.push(*place);
         match kind {
@@ -121,7 +113,7 @@ impl<'k> Key<'k> {
             1 => self.string(2)?,
             2 | 3 => self.double()?,
             4 => {
-                for _ in 0..self.varint()? {
+                for _ in 0..self.payload.number()? {
                     self.value(nested.checked_sub(1)?)?;
                 }
                 self.meaning.push(END);
@@ -138,8 +130,8 @@ impl<'k> Key<'k> {
 
     /// A length in units, and as many: bytes, or UTF-16 in big-endian order, so that its bytes are in the order of its code units.
     fn string(&mut self, unit: u64) -> Option<()> {
-        let units = self.varint()?;
-        for &byte in self.take(units.checked_mul(unit)?)? {
+        let units = self.payload.number()?;
+        for &byte in self.payload.take(units.checked_mul(unit)?)? {
             self.meaning.push(byte);
             if byte == END {
                 self.meaning.push(0xff);
@@ -151,42 +143,23 @@ impl<'k> Key<'k> {
 
     /// As little-endian machines write it. Not a number has no place in the order, and 0 and -0 have one.
     fn double(&mut self) -> Option<()> {
-        let number = f64::from_le_bytes(self.take(8)?.try_into().ok()?) + 0.0;
+        let number = f64::from_le_bytes(self.payload.array()?) + 0.0;
         let bits = number.to_bits();
         let is_negative = number.is_sign_negative();
         self.number(if is_negative { !bits } else { bits | 1 << 63 });
         (!number.is_nan()).then_some(())
     }
 
-    fn byte(&mut self) -> Option<u8> {
-        let (&first, others) = self.rest.split_first()?;
-        self.rest = others;
-        Some(first)
-    }
-
-    fn take(&mut self, len: u64) -> Option<&'k [u8]> {
-        let (taken, others) = self.rest.split_at_checked(usize::try_from(len).ok()?)?;
-        self.rest = others;
-        Some(taken)
+    fn copy(&mut self, len: u64) -> Option<()> {
+        self.meaning.extend(self.payload.take(len)?);
+        Some(())
     }
 
     /// A little-endian number of `len_less_one + 1` bytes.
     fn id(&mut self, len_less_one: u8) -> Option<u64> {
-        let bytes = self.take(u64::from(len_less_one) + 1)?.iter().rev();
+        let bytes = self.payload.take(u64::from(len_less_one) + 1)?.iter().rev();
         let id = bytes.fold(0, |n, &byte| n << 8 | u64::from(byte));
         self.number(id);
         Some(id)
-    }
-
-    fn varint(&mut self) -> Option<u64> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let next = self.byte()?;
-            number |= u64::from(next & 0x7f) << shift;
-            if next < 0x80 {
-                return Some(number);
-            }
-        }
-        None
     }
 }

@@ -34,34 +34,25 @@
     )
 )]
 
-mod batch;
 mod database;
-mod decode;
 mod directory;
-mod files;
 mod history;
 mod indexeddb;
 mod log;
-mod lookup;
-mod manifest;
-mod options;
-mod range;
+mod record;
 mod recovery;
 mod state;
 mod tables;
+mod walk;
 
-pub use batch::{Batch, Change};
-pub use database::Database;
-pub use decode::Defect;
-pub use directory::FileKind;
-pub use files::{DatabaseFile, FileState};
+pub use database::{Database, DatabaseOptions};
+pub use directory::{DatabaseFile, FileKind, FileState};
 pub use history::{HistoryEntries, HistoryEntry, VersionState};
 pub use indexeddb::IndexedDbComparator;
 pub use log::{Gap, GapKind, LogItem, LogReader, LogRecord};
-pub use manifest::{Edit, TableFile};
-pub use options::DatabaseOptions;
-pub use range::DatabaseRange;
+pub use record::{Batch, Change, Defect, Edit, TableFile};
 pub use recovery::{FileGap, ReadLog, Recovery};
+pub use walk::DatabaseRange;
 
 /// The README's code is compiled with the tests.
 #[cfg(doctest)]

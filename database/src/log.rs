@@ -108,21 +108,8 @@ pub struct LogReader<R> {
     may_search: usize,
 }
 
-/// A fragment whose checksum is right.
-struct Fragment {
-    kind: u8,
-    /// Of the payload within the block.
-    payload: Range<usize>,
-}
-
-impl Fragment {
-    fn starts_record(&self) -> bool {
-        matches!(self.kind, FULL | FIRST)
-    }
-}
-
-/// What was expected and what was found where there is no record.
-type Fault = (&'static str, String);
+/// Type and place of the payload of a fragment whose checksum is right.
+type Fragment = (u8, Range<usize>);
 
 impl LogReader<File> {
     /// Opens the file at `path`, for reading only.
@@ -157,60 +144,42 @@ impl<R: Read> LogReader<R> {
 
     /// Returns the next item; `None` at the end of the file.
     fn read_item(&mut self) -> io::Result<Option<LogItem>> {
-        const REST: &str = "the rest of the record";
         let mut record: Option<LogRecord> = None;
         loop {
-            let next = self.next_fragment()?;
+            // The end of a block has no room for a header.
+            while self.rest().len() < HEADER_LEN && !self.is_last {
+                self.next_block()?;
+            }
             let begun = record.as_ref().map(|record| record.offset);
             let offset = begun.unwrap_or(self.offset());
-            let fault = match next {
-                Ok(Some(fragment)) if fragment.starts_record() == begun.is_none() => {
+            let found = match self.sound_fragment() {
+                Some((kind, part)) if matches!(kind, FULL | FIRST) == begun.is_none() => {
                     let payload = Vec::new();
                     let so_far = record.get_or_insert(LogRecord { offset, payload });
-                    self.at = fragment.payload.end;
-                    let payload = self.block.get(fragment.payload).unwrap_or_default();
-                    so_far.payload.extend_from_slice(payload);
-                    if matches!(fragment.kind, FULL | LAST) {
+                    self.at = part.end;
+                    let part = self.block.get(part).unwrap_or_default();
+                    so_far.payload.extend_from_slice(part);
+                    if matches!(kind, FULL | LAST) {
                         return Ok(record.map(LogItem::Record));
                     }
                     continue;
                 }
-                Ok(Some(_)) if begun.is_some() => (REST, "the start of another".into()),
-                Ok(Some(_)) => ("the start of a record", "a later part of one".into()),
-                Ok(None) if begun.is_some() => (REST, "the end of the file".into()),
-                Ok(None) => return Ok(None),
-                Err(fault) => fault,
+                Some((kind, _)) => format!("a fragment of type {kind}"),
+                None if begun.is_none() && self.rest().is_empty() => return Ok(None),
+                None => self.fault(),
             };
-            return self.gap(fault, offset).map(Some);
+            return self.gap(begun.is_some(), found, offset).map(Some);
         }
-    }
-
-    /// Looks at what comes next, and stays before it: a fragment, the end of the file, or neither. Skips the end of a block that
-    /// has no room for a header.
-    fn next_fragment(&mut self) -> io::Result<Result<Option<Fragment>, Fault>> {
-        while self.rest().len() < HEADER_LEN {
-            if !self.is_last {
-                self.next_block()?;
-            } else if self.rest().is_empty() {
-                return Ok(Ok(None));
-            } else {
-                let found = format!("the end of the file after {} bytes", self.rest().len());
-                return Ok(Err(("a header of 7 bytes", found)));
-            }
-        }
-        let fragment = self.sound_fragment(self.at);
-        Ok(fragment.map(Some).ok_or_else(|| self.fault()))
     }
 
     fn rest(&self) -> &[u8] {
         self.block.get(self.at..).unwrap_or_default()
     }
 
-    /// Type, stored checksum and place of the payload of a fragment at `at`; `None` if it does not fit the block.
-    fn header(&self, at: usize) -> Option<(u8, u32, Range<usize>)> {
-        let header: [u8; HEADER_LEN] = *self.block.get(at..)?.first_chunk()?;
-        let [a, b, c, d, low, high, kind] = header;
-        let start = at + HEADER_LEN;
+    /// Type, stored checksum and place of the payload of a fragment at the reader's place; `None` if it does not fit the block.
+    fn header(&self) -> Option<(u8, u32, Range<usize>)> {
+        let &[a, b, c, d, low, high, kind] = self.rest().first_chunk()?;
+        let start = self.at + HEADER_LEN;
         let end = start + usize::from(u16::from_le_bytes([low, high]));
         (end <= self.block.len()).then_some((kind, u32::from_le_bytes([a, b, c, d]), start..end))
     }
@@ -222,35 +191,35 @@ impl<R: Read> LogReader<R> {
         Some(crc.rotate_right(15).wrapping_add(0xa282_ead8))
     }
 
-    /// The fragment at `at`, if its type is known and its checksum right.
-    fn sound_fragment(&self, at: usize) -> Option<Fragment> {
-        let (kind, stored, payload) = self.header(at)?;
+    /// The fragment at the reader's place, if its type is known and its checksum right.
+    fn sound_fragment(&self) -> Option<Fragment> {
+        let (kind, stored, payload) = self.header()?;
         let is_known = (FULL..=LAST).contains(&kind);
         let is_sound = is_known && self.masked_crc(payload.clone()) == Some(stored);
-        is_sound.then_some(Fragment { kind, payload })
+        is_sound.then_some((kind, payload))
     }
 
-    /// Why there is no fragment at the reader's place, where there is room for a header.
+    /// What is at the reader's place instead of a sound fragment.
     #[cold]
-    fn fault(&self) -> Fault {
-        let Some((kind, stored, payload)) = self.header(self.at) else {
-            let left = self.rest().len() - HEADER_LEN;
-            let found = format!("a longer one; {left} bytes are left");
-            return ("a payload that fits its block and the file", found);
+    fn fault(&self) -> String {
+        let Some((kind, stored, payload)) = self.header() else {
+            return match self.rest().len() {
+                0 => "the end of the file".into(),
+                left @ 1..HEADER_LEN => format!("the end of the file after {left} bytes"),
+                left => format!("a fragment that is longer than the {left} bytes left"),
+            };
         };
         if (kind, stored) == (0, 0) && payload.is_empty() {
-            return ("a fragment", "zeros".into());
+            return "zeros".into();
         }
         let computed = self.masked_crc(payload.clone());
         // RocksDB's recyclable fragments have the log's number between header and payload.
         let recyclable = self.masked_crc(payload.start..payload.end + 4);
         if kind > LAST && [computed, recyclable].contains(&Some(stored)) {
-            let found = format!("type {kind} with a right checksum, as RocksDB and Pebble write");
-            return ("a fragment of type 1 to 4", found);
+            return format!("type {kind} with a right checksum, as RocksDB and Pebble write");
         }
         let computed = computed.unwrap_or_default();
-        let found = format!("type {kind}, {computed:#010x} where {stored:#010x} is stored");
-        ("a fragment of type 1 to 4 with a right checksum", found)
+        format!("a fragment of type {kind}, {computed:#010x} where {stored:#010x} is stored")
     }
 
     /// There is no next block after an error.
@@ -267,11 +236,11 @@ impl<R: Read> LogReader<R> {
         Ok(())
     }
 
-    /// Passes over bytes that are no record, from `start` to the next start of one.
-    fn gap(&mut self, (expected, found): Fault, start: u64) -> io::Result<LogItem> {
+    /// Passes over bytes that are no record, from `offset` to the next start of one.
+    fn gap(&mut self, is_in_record: bool, found: String, offset: u64) -> io::Result<LogItem> {
         // Another engine's records, of which there may be more, are no end that a writer did not finish.
         let mut is_damage = found.contains("RocksDB");
-        let mut is_zeros = start == self.offset();
+        let mut is_zeros = !is_in_record;
         loop {
             let from = self.at;
             let is_blank = self.rest().iter().all(|&byte| byte == 0);
@@ -279,9 +248,9 @@ impl<R: Read> LogReader<R> {
             is_zeros &= is_blank || self.at == from;
             is_damage |= fragment.is_some() || self.may_search == 0;
             match fragment {
-                Some(fragment) if fragment.starts_record() => break,
-                Some(fragment) => {
-                    self.at = fragment.payload.end;
+                Some((FULL | FIRST, _)) => break,
+                Some((_, payload)) => {
+                    self.at = payload.end;
                     is_zeros = false;
                 }
                 None => {
@@ -293,17 +262,18 @@ impl<R: Read> LogReader<R> {
                 }
             }
         }
-        let (offset, bytes) = (start, self.offset() - start);
+        let bytes = self.offset() - offset;
         let kind = match (is_zeros && bytes >= HEADER_LEN as u64, is_damage) {
             (true, _) => GapKind::Zeros,
             (false, true) => GapKind::Damaged,
             (false, false) => GapKind::Torn,
         };
+        let part = if is_in_record { "rest" } else { "start" };
         Ok(LogItem::Gap(Gap {
             kind,
             offset,
             bytes,
-            expected: expected.to_owned(),
+            expected: format!("the {part} of a record"),
             found,
         }))
     }
@@ -311,10 +281,10 @@ impl<R: Read> LogReader<R> {
     /// Moves to the first sound fragment in what is left of the block, or to its end.
     fn search(&mut self) -> Option<Fragment> {
         while self.at < self.block.len() && self.may_search > 0 {
-            if let Some((FULL..=LAST, _, payload)) = self.header(self.at) {
+            if let Some((FULL..=LAST, _, payload)) = self.header() {
                 let cost = payload.len() + HEADER_LEN;
                 self.may_search = self.may_search.saturating_sub(cost);
-                if let Some(fragment) = self.sound_fragment(self.at) {
+                if let Some(fragment) = self.sound_fragment() {
                     return Some(fragment);
                 }
             }

@@ -1,19 +1,13 @@
 //! Reading logs and the MANIFEST as a whole: what they say, and what was passed over.
 
-use std::collections::HashMap;
-use std::fs::File;
 use std::io::{Read, Seek};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use bytes::Bytes;
-use leveltable::db::Version as Value;
 use leveltable::{Corruption, Error, ErrorKind, Result, Section};
 
-use crate::batch::{Batch, Change};
-use crate::decode::Defect;
-use crate::directory::{Current, WITHOUT_MANIFEST, failed, name_of};
-use crate::log::{Gap, GapKind, LogItem, LogReader};
-use crate::manifest::Version;
+use crate::directory::{Current, FileKind, WITHOUT_MANIFEST, failed, name_of};
+use crate::log::{Gap, GapKind, LogItem, LogReader, LogRecord};
+use crate::record::{Batch, Change, Defect, Version};
 
 /// What opening a database read, and what it passed over; returned by [`Database::recovery`](crate::Database::recovery).
 #[derive(Debug, Clone, Default)]
@@ -33,7 +27,7 @@ pub struct Recovery {
 }
 
 /// A log that was read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReadLog {
     /// Its number.
     pub number: u64,
@@ -55,21 +49,20 @@ pub struct FileGap {
 }
 
 impl Recovery {
-    /// Reads `input` to its end, and returns the number of bytes. Passes the payload of each record to `take`. Notes torn ends and
-    /// runs of zeros; damage, too, if it may be skipped.
+    /// Reads all items, and returns the number of bytes. Passes each record to `take`. Notes torn ends and runs of zeros;
+    /// damage, too, if it may be skipped.
     fn read(
         &mut self,
-        input: impl Read,
+        mut items: LogReader<impl Read>,
         path: &Path,
         (section, skip_damaged): (Section, bool),
-        mut take: impl FnMut(&[u8]) -> Result<(), Defect>,
+        mut take: impl FnMut(&LogRecord) -> Result<(), Defect>,
     ) -> Result<u64> {
-        let doing = format!("reading the {section}");
-        let mut items = LogReader::new(input);
         for item in &mut items {
-            let taken = match item.map_err(|error| failed(&doing, error, path))? {
+            let item = item.map_err(|error| failed(&format!("reading the {section}"), error, path));
+            let taken = match item? {
                 LogItem::Gap(gap) => Err(gap),
-                LogItem::Record(record) => take(&record.payload).map_err(|defect| Gap {
+                LogItem::Record(record) => take(&record).map_err(|defect| Gap {
                     kind: GapKind::Damaged,
                     offset: record.offset,
                     bytes: record.payload.len() as u64,
@@ -88,67 +81,50 @@ impl Recovery {
         Ok(items.offset())
     }
 
-    /// Reads the MANIFEST from its start. Returns the number of bytes read, too.
-    pub(crate) fn read_manifest(&mut self, current: &Current) -> Result<(Version, u64)> {
+    /// Reads the MANIFEST from its start.
+    pub(crate) fn read_manifest(&mut self, current: &Current) -> Result<Version> {
         let (path, mut file) = (&*current.path, current.handle.as_file());
         file.rewind()
             .map_err(|error| failed("reading the MANIFEST", error, path))?;
         let mut version = Version::default();
         let how = (Section::Manifest, false);
-        let bytes = self.read(file, path, how, |payload| version.apply(payload))?;
+        let items = LogReader::new(file);
+        version.bytes = self.read(items, path, how, |record| version.apply(&record.payload))?;
         let stated = [
             (version.stated.log_number, "a log number"),
             (version.stated.next_file_number, "a next file number"),
             (version.stated.last_sequence, "a last sequence number"),
         ];
         if let Some((_, what)) = stated.iter().find(|(stated, _)| stated.is_none()) {
-            let found = format!("none in {bytes} bytes");
-            return Err(bad_manifest(current, what, found));
+            let found = format!("none in {} bytes", version.bytes);
+            return Err(bad_manifest(path, what, found));
         }
-        Ok((version, bytes))
+        Ok(version)
     }
 
-    /// Reads a log to its end.
+    /// Reads a log to its end. Passes each change to `take`, with the offset of its record.
     pub(crate) fn read_log(
         &mut self,
-        (number, path, file): &(u64, PathBuf, File),
+        path: &Path,
+        items: LogReader<impl Read>,
         skip_damaged: bool,
-        newest: &mut Newest,
+        mut take: impl FnMut(Change<'_>, u64),
     ) -> Result<()> {
-        let (mut batches, mut changes) = (0, 0);
-        let bytes = self.read(file, path, (Section::Log, skip_damaged), |payload| {
-            let batch = Batch::parse(payload)?;
-            batches += 1;
-            changes += u64::from(batch.count());
-            batch.changes().for_each(|change| newest.add(change));
+        let mut log = ReadLog {
+            number: FileKind::of(&name_of(path)).1.unwrap_or(0),
+            ..ReadLog::default()
+        };
+        log.bytes = self.read(items, path, (Section::Log, skip_damaged), |record| {
+            let batch = Batch::parse(&record.payload)?;
+            log.batches += 1;
+            log.changes += u64::from(batch.count());
+            batch
+                .changes()
+                .for_each(|change| take(change, record.offset));
             Ok(())
         })?;
-        self.logs.push(ReadLog {
-            number: *number,
-            bytes,
-            batches,
-            changes,
-        });
+        self.logs.push(log);
         Ok(())
-    }
-}
-
-/// The newest version of each user key in the logs read so far.
-#[derive(Default)]
-pub(crate) struct Newest {
-    pub(crate) versions: HashMap<Bytes, (u64, Value)>,
-    pub(crate) last_sequence: u64,
-}
-
-impl Newest {
-    fn add(&mut self, change: Change<'_>) {
-        self.last_sequence = self.last_sequence.max(change.sequence);
-        let known = self.versions.get(change.user_key);
-        if known.is_none_or(|(sequence, _)| *sequence <= change.sequence) {
-            let key = Bytes::copy_from_slice(change.user_key);
-            let value = change.value.map(Bytes::copy_from_slice);
-            self.versions.insert(key, (change.sequence, value.into()));
-        }
     }
 }
 
@@ -169,7 +145,7 @@ fn damage(section: Section, gap: Gap, path: &Path) -> Error {
 
 /// The error of a MANIFEST whose records are sound and make no sense.
 #[cold]
-pub(crate) fn bad_manifest(current: &Current, expected: &str, found: String) -> Error {
+pub(crate) fn bad_manifest(path: &Path, expected: &str, found: String) -> Error {
     let corruption = Corruption::new(Section::Manifest, 0, expected, found);
-    Error::damage(&current.path, corruption, WITHOUT_MANIFEST)
+    Error::damage(path, corruption, WITHOUT_MANIFEST)
 }

@@ -1,0 +1,354 @@
+//! Decoding the records of logs, write batches, and those of MANIFESTs, version edits. Their bytes may say anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use bytes::Bytes;
+use leveltable::db::{DbEntry, InternalKey, MAX_SEQUENCE};
+
+/// LevelDB has levels 0 to 6, goleveldb more where they fill up.
+const MAX_LEVEL: u64 = 63;
+
+const ROCKSDB: &str = ", as in a MANIFEST of RocksDB or Pebble";
+
+/// What is wrong in a record, whose checksums are right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Defect {
+    /// Offset within the record's payload.
+    pub offset: usize,
+    /// What a sound record would have there.
+    pub expected: String,
+    /// What is there.
+    pub found: String,
+}
+
+impl fmt::Display for Defect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (offset, expected, found) = (self.offset, &self.expected, &self.found);
+        write!(
+            f,
+            "byte {offset} of the record: expected {expected}, found {found}"
+        )
+    }
+}
+
+impl std::error::Error for Defect {}
+
+/// What is left of a payload.
+#[derive(Debug, Clone)]
+pub(crate) struct Decoder<'a> {
+    pub(crate) rest: &'a [u8],
+    len: usize,
+}
+
+impl<'a> Decoder<'a> {
+    pub(crate) fn new(payload: &'a [u8]) -> Decoder<'a> {
+        let len = payload.len();
+        Decoder { rest: payload, len }
+    }
+
+    pub(crate) fn take(&mut self, len: u64) -> Option<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(usize::try_from(len).ok()?)?;
+        self.rest = rest;
+        Some(taken)
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N as u64)?.first_chunk().copied()
+    }
+
+    /// A varint of 64 bits.
+    pub(crate) fn number(&mut self) -> Option<u64> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let [byte] = self.array()?;
+            let group = u64::from(byte & 0x7f);
+            number |= group << shift;
+            if byte < 0x80 {
+                return (number >> shift == group).then_some(number);
+            }
+        }
+        None
+    }
+
+    /// A length and as many bytes.
+    fn string(&mut self) -> Option<&'a [u8]> {
+        let len = self.number()?;
+        self.take(len)
+    }
+
+    fn level(&mut self) -> Option<u32> {
+        let level = self.number()?;
+        (level <= MAX_LEVEL).then_some(level as u32)
+    }
+
+    fn internal_key(&mut self) -> Option<Vec<u8>> {
+        let stored = self.string()?;
+        InternalKey::parse(stored).map(|_| stored.to_vec())
+    }
+
+    fn change(&mut self, sequence: u64) -> Option<Change<'a>> {
+        let [kind] = self.array()?;
+        let user_key = self.string()?;
+        let value = match kind {
+            0 => None,
+            1 => Some(self.string()?),
+            _ => return None,
+        };
+        Some(Change {
+            sequence,
+            user_key,
+            value,
+        })
+    }
+
+    /// What is here in place of what is expected.
+    #[cold]
+    fn defect(&self, expected: &str, hint: &str) -> Defect {
+        let (first, _) = self.rest.split_at(self.rest.len().min(20));
+        Defect {
+            offset: self.len - self.rest.len(),
+            expected: expected.to_owned(),
+            found: format!("\"{}\"{hint}", first.escape_ascii()),
+        }
+    }
+}
+
+/// A write batch: changes that take effect together.
+///
+/// ```text
+/// fixed64 sequence of the first change, fixed32 number of changes, change*
+/// change = 1 key value | 0 key          key, value = varint32 length, bytes
+/// ```
+#[derive(Debug, Clone)]
+pub struct Batch<'a> {
+    sequence: u64,
+    count: u32,
+    changes: Decoder<'a>,
+}
+
+/// A change of a user key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Change<'a> {
+    /// The change's own sequence number.
+    pub sequence: u64,
+    /// The key as the database's user knows it.
+    pub user_key: &'a [u8],
+    /// The new value; `None` for a deletion.
+    pub value: Option<&'a [u8]>,
+}
+
+impl Change<'_> {
+    pub(crate) fn to_entry(self) -> DbEntry {
+        DbEntry {
+            user_key: Bytes::copy_from_slice(self.user_key),
+            sequence: self.sequence,
+            version: self.value.map(Bytes::copy_from_slice).into(),
+        }
+    }
+}
+
+impl<'a> Batch<'a> {
+    /// Checks all of a log record's payload.
+    ///
+    /// # Errors
+    ///
+    /// Where it is no batch of LevelDB's.
+    pub fn parse(payload: &'a [u8]) -> Result<Batch<'a>, Defect> {
+        let mut rest = Decoder::new(payload);
+        let header = rest.array().zip(rest.array());
+        let (sequence, count) = header.unwrap_or(([0xff; 8], [0xff; 4]));
+        let (sequence, count) = (u64::from_le_bytes(sequence), u32::from_le_bytes(count));
+        if sequence.saturating_add(count.into()) > MAX_SEQUENCE {
+            let expected = "a sequence number of 56 bits and a number of changes";
+            return Err(Decoder::new(payload).defect(expected, ""));
+        }
+        let changes = rest.clone();
+        let mut found = 0;
+        while !rest.rest.is_empty() {
+            let before = rest.clone();
+            if rest.change(0).is_none() {
+                let hint = ", as other engines' logs have perhaps";
+                return Err(before.defect("a change of type 0 or 1", hint));
+            }
+            found += 1;
+        }
+        if found != u64::from(count) {
+            let expected = format!("{count} changes, as the record says");
+            return Err(rest.defect(&expected, &format!(" after {found}")));
+        }
+        Ok(Batch {
+            sequence,
+            count,
+            changes,
+        })
+    }
+
+    /// The sequence number of the first change.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Number of changes.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The changes, in the order in which they take effect.
+    pub fn changes(&self) -> impl Iterator<Item = Change<'a>> + use<'a> {
+        let mut changes = self.changes.clone();
+        (self.sequence..).map_while(move |sequence| changes.change(sequence))
+    }
+}
+
+/// A version edit: what a flush, a compaction or an opening changed.
+///
+/// ```text
+/// 1 comparator's name     2 log number         3 next file number      4 last sequence
+/// 5 level internal key (where the next compaction begins)              6 level number (deleted file)
+/// 7 level number size smallest largest (new file, with internal keys)  9 previous log number
+/// ```
+///
+/// Tags and numbers are varints, names and keys have their length before them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Edit {
+    /// The comparator's name.
+    pub comparator: Option<Vec<u8>>,
+    /// Logs with smaller numbers are in tables.
+    pub log_number: Option<u64>,
+    /// A log that counts in spite of its number. 0 for none.
+    pub prev_log_number: Option<u64>,
+    /// No file has this number or a larger one.
+    pub next_file_number: Option<u64>,
+    /// The largest sequence number in tables.
+    pub last_sequence: Option<u64>,
+    /// Levels and numbers of tables that are no longer part of the database.
+    pub deleted: Vec<(u32, u64)>,
+    /// Levels and tables that are part of the database from now on.
+    pub added: Vec<(u32, TableFile)>,
+}
+
+/// A table as a MANIFEST lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableFile {
+    /// Number of the file, as in `000005.ldb`.
+    pub number: u64,
+    /// Size of the file in bytes.
+    pub size: u64,
+    /// The first key, an internal key: user key, sequence number and type.
+    pub smallest: Vec<u8>,
+    /// The last key, an internal key.
+    pub largest: Vec<u8>,
+}
+
+impl TableFile {
+    /// The first user key.
+    pub fn first_user_key(&self) -> &[u8] {
+        self.smallest
+            .split_last_chunk::<8>()
+            .map_or(&[], |key| key.0)
+    }
+
+    /// The last user key.
+    pub fn last_user_key(&self) -> &[u8] {
+        self.largest
+            .split_last_chunk::<8>()
+            .map_or(&[], |key| key.0)
+    }
+}
+
+impl Edit {
+    /// Decodes the payload of a MANIFEST's record.
+    ///
+    /// # Errors
+    ///
+    /// Where it is no version edit of LevelDB's: a tag that LevelDB does not have, or bytes that end too early.
+    pub fn parse(payload: &[u8]) -> Result<Edit, Defect> {
+        let mut edit = Edit::default();
+        edit.read(payload)?;
+        Ok(edit)
+    }
+
+    /// Decodes a payload on top of what earlier ones said.
+    fn read(&mut self, payload: &[u8]) -> Result<(), Defect> {
+        let mut rest = Decoder::new(payload);
+        while !rest.rest.is_empty() {
+            let before = rest.clone();
+            if self.read_field(&mut rest).is_none() {
+                let is_foreign = before.clone().number() >= Some(100);
+                let hint = if is_foreign { ROCKSDB } else { "" };
+                return Err(before.defect("a tag and its field, as LevelDB writes them", hint));
+            }
+        }
+        Ok(())
+    }
+
+    fn read_field(&mut self, rest: &mut Decoder<'_>) -> Option<()> {
+        match rest.number()? {
+            1 => self.comparator = Some(rest.string()?.to_vec()),
+            2 => self.log_number = Some(rest.number()?),
+            3 => self.next_file_number = Some(rest.number()?),
+            4 => self.last_sequence = Some(rest.number()?),
+            5 => {
+                rest.level()?;
+                rest.string()?;
+            }
+            6 => self.deleted.push((rest.level()?, rest.number()?)),
+            7 => {
+                let level = rest.level()?;
+                let table = TableFile {
+                    number: rest.number()?,
+                    size: rest.number()?,
+                    smallest: rest.internal_key()?,
+                    largest: rest.internal_key()?,
+                };
+                self.added.push((level, table));
+            }
+            9 => self.prev_log_number = Some(rest.number()?),
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// What all edits of a MANIFEST amount to.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Version {
+    /// What was stated last, without the tables.
+    pub(crate) stated: Edit,
+    /// By level and number.
+    pub(crate) tables: BTreeMap<(u32, u64), TableFile>,
+    /// Numbers of tables that were listed once.
+    pub(crate) deleted: BTreeSet<u64>,
+    /// Bytes of the MANIFEST that were read.
+    pub(crate) bytes: u64,
+}
+
+impl Version {
+    /// Applies an edit: deletions first, as LevelDB does.
+    pub(crate) fn apply(&mut self, payload: &[u8]) -> Result<(), Defect> {
+        self.stated.read(payload)?;
+        for (level, number) in self.stated.deleted.drain(..) {
+            if self.tables.remove(&(level, number)).is_some() {
+                self.deleted.insert(number);
+            }
+        }
+        let added = self.stated.added.drain(..);
+        self.tables
+            .extend(added.map(|(level, file)| ((level, file.number), file)));
+        Ok(())
+    }
+
+    /// The first log whose changes are not in tables yet, and an older one or 0.
+    pub(crate) fn first_logs(&self) -> (u64, u64) {
+        let stated = [self.stated.log_number, self.stated.prev_log_number];
+        stated.map(Option::unwrap_or_default).into()
+    }
+
+    /// Whether a log's changes are not in tables yet.
+    pub(crate) fn needs_log(&self, number: u64) -> bool {
+        let (first, older) = self.first_logs();
+        number >= first || number == older
+    }
+}
