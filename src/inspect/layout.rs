@@ -94,11 +94,11 @@ impl Table {
         let mut read = |handle: BlockHandle, section| {
             let frame = file.read_sound_frame(handle, section, named_by)?;
             let locate = |defect| file.locate(defect, section, handle.offset);
-            let cursor = entries(&frame, &mut work).map_err(locate)?;
+            let (codec, cursor) = entries(&frame, &mut work).map_err(locate)?;
             let info = IndexInfo {
                 offset: handle.offset,
                 stored_bytes: frame.len() as u64,
-                codec: frame::codec_name(&frame).map_err(locate)?,
+                codec,
                 entries: cursor.block().iter().count() as u64,
             };
             Ok::<_, Error>((info, cursor))
@@ -237,15 +237,13 @@ impl Blocks {
         let offset = found.handle.offset;
         let mut below = self.last_key.take();
         let frame = table.file().read_frame(found.handle)?;
-        let verified = frame::verify(&frame);
-        let cursor = verified.and_then(|()| entries(&frame, &mut self.work));
-        let mut cursor = cursor.map_err(|defect| table.locate(found, defect))?;
-        let codec = frame::codec_name(&frame);
+        let opened = frame::verify(&frame).and_then(|()| entries(&frame, &mut self.work));
+        let (codec, mut cursor) = opened.map_err(|defect| table.locate(found, defect))?;
         let mut block = BlockInfo {
             offset,
             stored_bytes: frame.len() as u64,
             bytes: cursor.block().data().len() as u64,
-            codec: codec.map_err(|defect| table.locate(found, defect))?,
+            codec,
             ..BlockInfo::default()
         };
         let order = table.order().ok();
@@ -304,12 +302,15 @@ impl ExactSizeIterator for Blocks {}
 
 impl std::iter::FusedIterator for Blocks {}
 
-/// The entries of the block in a sound frame, whose form is right up to the last byte.
-fn entries(frame: &Bytes, work: &mut KeyWork) -> Result<BlockCursor<Bytes>, Defect> {
+/// The codec and the entries of the block in a sound frame, whose form is right up to the last byte.
+fn entries(
+    frame: &Bytes,
+    work: &mut KeyWork,
+) -> Result<(&'static str, BlockCursor<Bytes>), Defect> {
     let block = Block::parse(frame::open(frame)?)?;
     block.check_entries()?;
     work.take(&block)?;
-    Ok(BlockCursor::new(block))
+    Ok((frame::codec_name(frame)?, BlockCursor::new(block)))
 }
 
 #[cfg(test)]

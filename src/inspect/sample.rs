@@ -36,24 +36,14 @@ impl FilterRate {
 ///
 /// Of a database's keys it is the user key that changes, since that is what a filter is given. For example, between
 /// `apple` at sequence 9 and `cherry` at sequence 4 it takes `applf` at sequence 9.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct AbsentKeys {
     /// Each with the file offset of the data block of its upper neighbour.
     keys: Vec<(Vec<u8>, u64)>,
     /// Bytes of all keys.
     bytes: usize,
-    /// One in `1 << stride_lg` gaps is sampled.
-    stride_lg: u32,
-}
-
-impl Default for AbsentKeys {
-    fn default() -> AbsentKeys {
-        AbsentKeys {
-            keys: Vec::new(),
-            bytes: 0,
-            stride_lg: FIRST_STRIDE_LG,
-        }
-    }
+    /// How often every other key was dropped.
+    halvings: u32,
 }
 
 impl AbsentKeys {
@@ -66,7 +56,8 @@ impl AbsentKeys {
         block_offset: u64,
         order: &Order,
     ) {
-        if n.trailing_zeros() < self.stride_lg && n >= FIRST_KEYS {
+        let stride_lg = FIRST_STRIDE_LG + self.halvings;
+        if n.trailing_zeros() < stride_lg && n >= FIRST_KEYS {
             return;
         }
         let stem = order.filter_key(below);
@@ -95,7 +86,7 @@ impl AbsentKeys {
                 !is_dropped
             });
             self.bytes = self.keys.iter().map(|(key, _)| key.len()).sum();
-            self.stride_lg += 1;
+            self.halvings += 1;
         }
     }
 

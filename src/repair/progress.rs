@@ -16,69 +16,58 @@ pub struct Progress {
     pub total: u64,
 }
 
-/// Called as a run proceeds, if there is one; ends it by [`ControlFlow::Break`].
+/// Calls back as a run proceeds, if there is a callback, and remembers whether that asked to end the run.
 #[derive(Default)]
-pub(crate) struct Callback<'a>(Option<Box<dyn FnMut(Progress) -> ControlFlow<()> + 'a>>);
-
-impl<'a> Callback<'a> {
-    pub(crate) fn new(callback: impl FnMut(Progress) -> ControlFlow<()> + 'a) -> Callback<'a> {
-        Callback(Some(Box::new(callback)))
-    }
+pub(crate) struct Reporter<'a> {
+    done: u64,
+    total: u64,
+    is_cancelled: bool,
+    callback: Option<Box<dyn FnMut(Progress) -> ControlFlow<()> + 'a>>,
 }
 
-impl fmt::Debug for Callback<'_> {
+impl fmt::Debug for Reporter<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("..")
     }
 }
 
-/// Calls back as a run proceeds, and remembers whether the callback asked to end it.
-pub(crate) struct Reporter<'a> {
-    progress: Progress,
-    cancelled: bool,
-    callback: Callback<'a>,
-}
-
 impl<'a> Reporter<'a> {
-    pub(crate) fn new(total: u64, callback: Callback<'a>) -> Reporter<'a> {
+    pub(crate) fn new(callback: impl FnMut(Progress) -> ControlFlow<()> + 'a) -> Reporter<'a> {
         Reporter {
-            progress: Progress { done: 0, total },
-            cancelled: false,
-            callback,
+            callback: Some(Box::new(callback)),
+            ..Reporter::default()
         }
+    }
+
+    /// Begins a run of so many bytes.
+    pub(crate) fn start(&mut self, total: u64) {
+        self.total = total;
     }
 
     /// Reports that `done` bytes are done, unless more were before. The callback is not called again after it asked to
     /// end the run.
     pub(crate) fn reach(&mut self, done: u64) -> ControlFlow<()> {
-        if self.cancelled {
-            return ControlFlow::Break(());
+        let total = self.total;
+        self.done = done.clamp(self.done, total);
+        if let Some(callback) = self.callback.as_mut().filter(|_| !self.is_cancelled) {
+            let done = self.done;
+            self.is_cancelled = callback(Progress { done, total }).is_break();
         }
-        let Progress {
-            done: before,
-            total,
-        } = self.progress;
-        self.progress.done = done.clamp(before, total);
-        let flow = self.call();
-        self.cancelled = flow.is_break();
-        flow
+        if self.is_cancelled {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 
     /// Reports that the run is complete. It is too late to cancel it.
     pub(crate) fn complete(&mut self) {
-        self.progress.done = self.progress.total;
-        let _ = self.call();
-    }
-
-    fn call(&mut self) -> ControlFlow<()> {
-        match &mut self.callback.0 {
-            Some(callback) => callback(self.progress),
-            None => ControlFlow::Continue(()),
-        }
+        let _ = self.reach(self.total);
+        self.is_cancelled = false;
     }
 
     /// Whether the callback asked to end the run.
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancelled
+        self.is_cancelled
     }
 }

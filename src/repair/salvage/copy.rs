@@ -54,18 +54,15 @@ pub(super) fn copy<D: Destination>(
     // The survey went over the file once.
     let mut done = file.size;
     for piece in pieces {
-        let range = match piece {
-            Piece::Copy(block) => {
-                copier.copy(block)?;
-                block.found.range.clone()
-            }
-            Piece::Lost(lost, has_place) => {
-                let range = lost.range.clone();
-                copier.lose(lost, has_place);
-                range
-            }
+        let range = match &piece {
+            Piece::Copy(block) => &block.found.range,
+            Piece::Lost(lost, _) => &lost.range,
         };
         done = done.saturating_add(range.end - range.start);
+        match piece {
+            Piece::Copy(block) => copier.copy(block)?,
+            Piece::Lost(lost, has_place) => copier.lose(lost, has_place),
+        }
         if progress.reach(done).is_break() {
             copier.report.cancelled = true;
             return Ok(copier.report);
@@ -80,64 +77,31 @@ impl<D: Destination> Copier<'_, D> {
         if lost.reason.is_empty() {
             lost.reason = why_nothing(self.file, &lost.range);
         }
-        let after = self.last_key.as_ref().filter(|_| has_place);
-        let after = after.map(|key| Bytes::copy_from_slice(key));
-        self.report.lost.push(LostRange { after, ..lost });
+        lost.after = self.last_key.clone().filter(|_| has_place).map(Bytes::from);
+        self.report.lost.push(lost);
     }
 
     fn copy(&mut self, piece: Copy<'_>) -> Result<()> {
         let range = &piece.found.range;
-        let lost = |reason, entries| LostRange {
-            range: range.clone(),
-            reason,
-            entries,
-            ..LostRange::default()
-        };
-        let frame = self.file.read_frame(handle_of(range));
-        let block = frame.and_then(|frame| {
-            let block = frame::verify(&frame)
-                .and_then(|()| frame::open(&frame))
-                .and_then(Block::parse);
-            block.map_err(|defect| defect.locate(Section::Data, range.start))
-        });
-        let mut cursor = match block {
-            Ok(block) => BlockCursor::new(block),
-            Err(error) => {
-                // It was sound a moment ago: the medium is failing, or somebody writes to the file.
-                self.lose(lost(error.to_string(), None), true);
-                return Ok(());
-            }
-        };
         let (mut copied, mut refused) = (0, 0);
-        while let Ok(true) = cursor.next() {
-            let before = self.builder.file_bytes();
-            match self.builder.add(cursor.key(), cursor.value()) {
-                Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::OutOfOrder => {
-                    refused += 1;
-                    continue;
+        let mut reason = String::new();
+        match open_block(self.file, range) {
+            Ok(block) => {
+                let mut cursor = BlockCursor::new(block);
+                while let Ok(true) = cursor.next() {
+                    match self.add(cursor.key(), cursor.value()) {
+                        Ok(()) => copied += 1,
+                        Err(error) if error.kind() == ErrorKind::OutOfOrder => refused += 1,
+                        Err(error) => return Err(error),
+                    }
                 }
-                Err(error) => return Err(error),
+                self.report.data_blocks += 1;
             }
-            if self.builder.file_bytes() > before {
-                self.take_room(cursor.key().len())?;
-            }
-            if copied == 0 {
-                let first = Bytes::copy_from_slice(cursor.key());
-                for lost in self.report.lost.iter_mut().skip(self.open) {
-                    lost.before = Some(first.clone());
-                }
-                self.open = self.report.lost.len();
-            }
-            copied += 1;
-            let last_key = self.last_key.get_or_insert_default();
-            last_key.clear();
-            last_key.extend_from_slice(cursor.key());
+            // It was sound a moment ago: the medium is failing, or somebody writes to the file.
+            Err(error) => reason = error.to_string(),
         }
-        self.report.entries += copied;
         self.report.entries_by_index += if piece.by_index { copied } else { 0 };
         self.report.entries_out_of_order += refused;
-        self.report.data_blocks += 1;
         if piece.is_uncertain {
             match self.report.uncertain.last_mut() {
                 Some(before) if before.end == range.start => before.end = range.end,
@@ -145,29 +109,55 @@ impl<D: Destination> Copier<'_, D> {
             }
         }
         if refused > 0 {
-            let why = format!("{refused} of its entries are out of order");
-            self.lose(lost(why, Some(refused)), true);
+            reason = format!("{refused} of its entries are out of order");
+        }
+        if !reason.is_empty() {
+            let lost = LostRange {
+                range: range.clone(),
+                reason,
+                entries: Some(refused).filter(|refused| *refused > 0),
+                ..LostRange::default()
+            };
+            self.lose(lost, true);
         }
         Ok(())
     }
 
-    /// Counts a key of the new table's index, which is held in memory until the table is finished.
-    fn take_room(&mut self, key_len: usize) -> Result<()> {
-        let Some(room) = self.room.checked_sub(key_len as u64) else {
-            let most = index_room(self.file.size);
-            return Err(Error::new(
-                ErrorKind::TooLarge,
-                format!(
-                    "the copy's index would hold more than {most} bytes of keys, from a file of {} bytes: long keys share \
-                     nearly all that they have, as in no ordinary table; {} entries were copied; build the new table with \
-                     larger blocks",
-                    self.file.size, self.report.entries
-                ),
-            ));
-        };
-        self.room = room;
+    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let before = self.builder.file_bytes();
+        self.builder.add(key, value)?;
+        self.report.entries += 1;
+        if self.builder.file_bytes() > before {
+            // The new table's index is held in memory until the table is finished.
+            let room = self.room.checked_sub(key.len() as u64);
+            self.room = room.ok_or_else(|| self.too_many_keys())?;
+        }
+        for lost in self.report.lost.iter_mut().skip(self.open) {
+            lost.before = Some(Bytes::copy_from_slice(key));
+        }
+        self.open = self.report.lost.len();
+        let last_key = self.last_key.get_or_insert_default();
+        last_key.clear();
+        last_key.extend_from_slice(key);
         Ok(())
     }
+
+    fn too_many_keys(&self) -> Error {
+        let (size, entries) = (self.file.size, self.report.entries);
+        let message = format!(
+            "the copy's index would hold more than {} bytes of keys, from a file of {size} bytes: long keys share nearly all \
+             that they have, as in no ordinary table; {entries} entries were copied; build the new table with larger blocks",
+            index_room(size)
+        );
+        Error::new(ErrorKind::TooLarge, message)
+    }
+}
+
+/// The block in the frame at `range`.
+pub(super) fn open_block(file: &TableFile, range: &Range<u64>) -> Result<Block<Bytes>> {
+    let frame = file.read_frame(handle_of(range))?;
+    let block = frame::verify(&frame).and_then(|()| Block::parse(frame::open(&frame)?));
+    block.map_err(|defect| defect.locate(Section::Data, range.start))
 }
 
 /// Why no block was found in `range`.

@@ -30,11 +30,10 @@ pub(crate) struct Found {
 #[derive(Debug)]
 pub(super) enum Content {
     Entries(Digest),
-    /// A filter or `about.pieces`, as the section says. Decoded again where it is used, since it may be large.
-    Other,
     Footer(Footer),
-    /// Why its entries cannot be read: its codec is not in this build, its keys are too large, or it makes no sense.
-    Unreadable(String),
+    /// A filter or `about.pieces`, as the section says. Decoded again where it is used, since it may be large. In the section of
+    /// data, a block that cannot be read: its codec is not in this build, its keys are too large, or it makes no sense.
+    Other,
 }
 
 /// What is kept of a block of entries.
@@ -102,6 +101,11 @@ impl Found {
         self.digest().is_some_and(|digest| digest.is_list)
     }
 
+    /// Whether its checksum is right, and nothing else is known of it.
+    pub(super) fn is_unreadable(&self) -> bool {
+        matches!(self.content, Content::Other) && self.section() == Section::Data
+    }
+
     /// Length of the frame.
     pub(super) fn len(&self) -> u64 {
         self.range.end - self.range.start
@@ -129,36 +133,24 @@ impl Scanner<'_> {
     /// Examines the frame at `offset`. `None` if its checksum is wrong.
     pub(super) fn inspect(&mut self, offset: u64, frame: &Bytes) -> Option<Found> {
         frame::verify(frame).ok()?;
-        let (section, content) = self.content(frame).unwrap_or_else(|defect| {
-            let why = defect.locate(Section::Data, offset).to_string();
-            (Section::Data, Content::Unreadable(why))
-        });
         let range = offset..offset + frame.len() as u64;
+        let unreadable = (Section::Data, Content::Other);
+        let (section, content) = self.content(frame).unwrap_or(unreadable);
         Some(Found::new(range, content, section))
     }
 
-    fn content(&mut self, frame: &Bytes) -> Result<(Section, Content), Defect> {
-        let payload = frame::open(frame)?;
-        let (section, digest) = match self.digest(&payload) {
-            Ok(digest) => digest,
-            Err(defect) => {
-                // Filters and pieces are always stored raw.
-                let other = frame::is_raw(frame).then(|| not_entries(payload)).flatten();
-                return Ok((other.ok_or(defect)?, Content::Other));
-            }
+    fn content(&mut self, frame: &Bytes) -> Option<(Section, Content)> {
+        let payload = frame::open(frame).ok()?;
+        let Ok((section, mut digest)) = self.digest(&payload) else {
+            // Filters and pieces are always stored raw.
+            let section = not_entries(payload).filter(|_| frame::is_raw(frame))?;
+            return Some((section, Content::Other));
         };
-        let keys = (digest.first.len() + digest.last.len()) as u64;
-        let Some(room) = self.room.checked_sub(keys) else {
-            let why = "its keys take more memory than a sound table's would";
-            return Ok((Section::Data, Content::Unreadable(why.into())));
-        };
-        self.room = room;
-        let digest = Digest {
-            checksum: fixed32_at(frame, frame.len() - 4).unwrap_or_default(),
-            codec: frame::codec_name(frame)?,
-            ..digest
-        };
-        Ok((section, Content::Entries(digest)))
+        let keys = digest.first.len() + digest.last.len();
+        self.room = self.room.checked_sub(keys as u64)?;
+        digest.checksum = fixed32_at(frame, frame.len() - 4)?;
+        digest.codec = frame::codec_name(frame).ok()?;
+        Some((section, Content::Entries(digest)))
     }
 
     /// Describes a block of entries, and tells what it is a part of by itself.
@@ -174,17 +166,16 @@ impl Scanner<'_> {
             is_list: true,
             ..Digest::default()
         };
-        let (mut is_handles, mut list_end, mut is_rocksdbs) = (true, 0, true);
+        let (mut is_handles, mut list_end, mut is_rocksdbs) = (true, Some(0), true);
         let mut evidence = Evidence::default();
         while cursor.next()? {
             let (key, value) = (cursor.key(), cursor.value());
             evidence.add_entry(key, value);
             let handle = BlockHandle::decode(value).filter(|(_, len)| *len == value.len());
             is_handles &= handle.is_some();
-            let end =
-                handle.and_then(|(handle, _)| handle.end().filter(|_| handle.offset >= list_end));
-            digest.is_list &= end.is_some();
-            list_end = end.unwrap_or(list_end);
+            let follows = handle.filter(|(handle, _)| Some(handle.offset) >= list_end);
+            list_end = list_end.and(follows).and_then(|(handle, _)| handle.end());
+            digest.is_list &= list_end.is_some();
             digest.names_parts &= names_part(key);
             is_rocksdbs &= key.starts_with(b"rocksdb.") && !key.iter().any(u8::is_ascii_digit);
             if digest.entries == 0 {

@@ -7,7 +7,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::copy::index_room;
-use super::found::{Content, Found};
+use super::found::{Digest, Found};
 use super::kinds::Clues;
 use super::survey::{Survey, moved, run_of};
 use crate::comparator::Order;
@@ -22,30 +22,45 @@ pub(super) struct Index<'s> {
     /// The block that it is.
     pub(super) list: &'s Found,
     order: &'s Order,
-    pub(super) keys: Vec<Bytes>,
-    pub(super) handles: Vec<BlockHandle>,
+    pub(super) listed: Vec<Listed<'s>>,
     by_key: HashMap<Bytes, usize>,
-    /// The blocks. Until all is [settled](Index::settle): those in the places to which they may have moved.
-    pub(super) blocks: Vec<Option<&'s Found>>,
-    /// Where each should lie, unless that is not in the file any more.
-    pub(super) extents: Vec<Option<Range<u64>>>,
     /// The stretches of frames that lie inside a block that is missing: they were parts of its values.
     inside: Vec<Range<u64>>,
     /// How far the table has moved, if a footer tells.
-    moved_by: Option<u64>,
+    pub(super) moved_by: Option<u64>,
     /// Whether the footer is right where the file ends, and leads to it.
     pub(super) is_in_place: bool,
     /// Whether the blocks are in the builder's order.
     pub(super) is_ordered: bool,
-    /// Whether there are blocks near it, and whether at least half of those, as many as it lists, are its own.
-    has_near: bool,
-    owns_near: bool,
-    /// Whether there are blocks in their places, and all of them fit.
-    fits: bool,
+    /// How many blocks there are near it, of as many as it lists, and how many of them are its own.
+    near: usize,
+    own_near: usize,
+}
+
+/// A block that an index lists.
+#[derive(Debug)]
+pub(super) struct Listed<'s> {
+    pub(super) key: Bytes,
+    pub(super) handle: BlockHandle,
+    /// The block. Until all is [settled](Index::settle): that in a place to which it may have moved.
+    pub(super) found: Option<&'s Found>,
+    /// Where it should lie, unless that is not in the file any more.
+    pub(super) extent: Option<Range<u64>>,
+}
+
+impl Listed<'_> {
+    /// How far the block has moved, if it was found.
+    fn shift(&self) -> Option<u64> {
+        Some(self.found?.range.start.wrapping_sub(self.handle.offset))
+    }
 }
 
 /// Most distances by which blocks are looked for: one for each place where bytes were lost or added.
 const MAX_SHIFTS: usize = 16;
+
+fn is_data(found: &Found) -> bool {
+    found.data().is_some()
+}
 
 impl<'s> Index<'s> {
     /// Reads `list`, and finds its blocks by how far they have moved: as far as a footer tells, or as many blocks
@@ -57,7 +72,7 @@ impl<'s> Index<'s> {
         moved_by: Option<u64>,
     ) -> Option<Index<'s>> {
         let mut index = Index::read(survey, list, moved_by)?;
-        let count = index.handles.len();
+        let count = index.listed.len();
         // The table ends where its index begins. Before a footer lies another table.
         let mut before = survey.before(list.range.start);
         let footer = before.find(|found| found.section() == Section::Footer);
@@ -68,9 +83,9 @@ impl<'s> Index<'s> {
         let own: Vec<&Found> = own.take(4 * count + 64).collect();
         // A size alone says little: two blocks have to agree.
         let mut votes: HashMap<u64, usize> = HashMap::from([(0, 2)]);
-        for found in own.iter().filter(|found| found.data().is_some()) {
-            for (i, handle) in index.candidates(found) {
-                let by = found.range.start.wrapping_sub(handle.offset);
+        for found in own.iter().filter(|found| is_data(found)) {
+            for (i, listed) in index.candidates(found) {
+                let by = found.range.start.wrapping_sub(listed.handle.offset);
                 *votes.entry(by).or_default() += 1 + usize::from(index.fits(i, found, true));
             }
         }
@@ -84,64 +99,52 @@ impl<'s> Index<'s> {
                 let is_named = Some(by) == moved_by && found.digest().is_some();
                 // A block cannot lie where its own index does.
                 let is_own = found.range != list.range && found.range.start >= begin;
-                is_own && (found.data().is_some() || is_named)
+                is_own && (is_data(found) || is_named)
             };
-            for (block, handle) in index.blocks.iter_mut().zip(&index.handles) {
-                if block.is_none() {
-                    let found = moved(*handle, by).and_then(|range| survey.at(&range));
-                    let found = found.filter(may_be);
-                    *block = found.filter(|found| used.insert(found.range.start));
-                }
+            for listed in index.listed.iter_mut().filter(|own| own.found.is_none()) {
+                let place = moved(listed.handle, by);
+                let found = place.and_then(|range| survey.at(&range)).filter(may_be);
+                listed.found = found.filter(|found| used.insert(found.range.start));
             }
         }
         let is_used = |found: &&Found| used.contains(&found.range.start);
         let near = own.into_iter();
-        let near = near.filter(|found| is_used(found) || found.data().is_some());
-        let near: Vec<&Found> = near.take(count).collect();
-        let matched = near.iter().copied().filter(is_used).count();
-        index.has_near = !near.is_empty();
-        index.owns_near = index.has_near && 2 * matched >= near.len();
-        let mut blocks = index.blocks.iter().enumerate();
-        let fit = blocks.all(|(i, block)| block.is_none_or(|found| index.fits(i, found, true)));
-        index.fits = matched > 0 && fit;
+        let near: Vec<_> = near.filter(|own| is_used(own) || is_data(own)).collect();
+        let near = near.iter().copied().take(count);
+        (index.near, index.own_near) = (near.clone().count(), near.filter(is_used).count());
         Some(index)
     }
 
     fn read(survey: &'s Survey<'_>, list: &'s Found, moved_by: Option<u64>) -> Option<Index<'s>> {
-        let size = survey.file().size;
         // A footer in the middle of the file is that of another table.
-        let is_last = |last: &Found| {
-            let names_it =
-                matches!(&last.content, Content::Footer(footer) if footer.index == list.handle());
-            names_it && last.range.end == size
-        };
-        let (mut keys, mut handles) = (Vec::new(), Vec::new());
-        let mut by_key = HashMap::new();
-        let mut room = index_room(size);
+        let footer = survey.file().footer();
+        let is_last = footer.is_ok_and(|footer| footer.index == list.handle());
+        let (mut listed, mut by_key) = (Vec::new(), HashMap::new());
+        let mut room = index_room(survey.file().size);
         let mut entries = survey.entries(list.handle())?;
         while entries.next().ok()? {
             room = room.checked_sub(entries.key().len() as u64)?;
             let key = Bytes::copy_from_slice(entries.key());
             let (handle, _) = BlockHandle::decode(entries.value())?;
-            by_key.insert(key.clone(), keys.len());
-            keys.push(key);
-            handles.push(handle);
+            by_key.insert(key.clone(), listed.len());
+            listed.push(Listed {
+                key,
+                handle,
+                found: None,
+                extent: None,
+            });
         }
         Some(Index {
             list,
             order: survey.order(),
-            blocks: vec![None; keys.len()],
-            keys,
-            handles,
+            listed,
             by_key,
-            extents: Vec::new(),
             inside: Vec::new(),
             moved_by,
-            is_in_place: moved_by == Some(0) && survey.before(size).next().is_some_and(is_last),
+            is_in_place: moved_by == Some(0) && is_last,
             is_ordered: false,
-            has_near: false,
-            owns_near: false,
-            fits: false,
+            near: 0,
+            own_near: 0,
         })
     }
 
@@ -155,9 +158,9 @@ impl<'s> Index<'s> {
     ) -> bool {
         if self.moved_by.is_some() {
             // Nothing else can be the index of an empty table.
-            return !self.handles.is_empty() || survey.data().next().is_none();
+            return !self.listed.is_empty() || survey.data().next().is_none();
         }
-        (self.owns_near || fills_the_front(&self.handles))
+        (self.near > 0 && 2 * self.own_near >= self.near || self.fills_the_front())
             && self.stands_apart(survey, clues, must_have_room)
     }
 
@@ -170,54 +173,72 @@ impl<'s> Index<'s> {
     /// what was before it.
     fn stands_apart(&self, survey: &Survey<'_>, clues: &Clues, must_have_room: bool) -> bool {
         let Range { start, end } = self.list.range;
-        let is_data = |found: &Found| found.data().is_some();
         let after = survey.frames.get(&end);
         let is_last = !after.is_some_and(is_data);
         let before = survey.before(start).next();
         let before = before.filter(|before| before.range.end == start);
         let follows_data = before.is_some_and(is_data);
         let data_before = survey.before(start).find_map(Found::data);
-        let continues = data_before
-            .zip(self.list.digest())
-            .is_some_and(|(before, own)| {
-                let ascend = before.ascends && own.ascends;
-                ascend && self.order.compare(&before.last, &own.first).is_lt()
-            });
-        let ([key], [handle]) = (&self.keys[..], &self.handles[..]) else {
-            let digest = self.list.digest();
-            let has_its_form = digest.is_some_and(|own| own.has_restarts_only)
-                && !self.handles.contains(&self.list.handle());
-            return !continues || is_last && (!follows_data || self.fits && has_its_form);
+        let own = self.list.digest();
+        let continues = data_before.zip(own).is_some_and(|(before, own)| {
+            let ascend = before.ascends && own.ascends;
+            ascend && self.order.compare(&before.last, &own.first).is_lt()
+        });
+        let [only] = &self.listed[..] else {
+            let has_its_form =
+                own.is_some_and(|own| own.has_restarts_only) && { self.listed.iter() }
+                    .all(|listed| listed.handle != self.list.handle());
+            let mut blocks = self.listed.iter().enumerate();
+            let fit = |(i, listed): (usize, &Listed<'s>)| {
+                listed.found.is_none_or(|found| self.fits(i, found, true))
+            };
+            let is_its = has_its_form && self.own_near > 0 && blocks.all(fit);
+            return !continues || is_last && (!follows_data || is_its);
         };
         // None of a database's data has the largest sequence number.
-        let is_shortened = self.order.shortens_filter_keys() && is_separator(key);
-        if is_shortened || clues.has_block(handle.size, key) {
+        let is_shortened = self.order.shortens_filter_keys() && is_separator(&only.key);
+        if is_shortened || clues.has_block(only.handle.size, &only.key) {
             return is_last;
         }
         let ends_a_table =
             |found: &Found| matches!(found.section(), Section::Metaindex | Section::Footer);
         // Where no data is left, the listed block must at least have had room, unless bytes may be missing.
-        let has_room = self.has_near
-            || handle.end() <= Some(start)
+        let has_room = self.near > 0
+            || only.handle.end() <= Some(start)
             || before.map_or(start > 0, ends_a_table)
             || !must_have_room;
         // Data of another table, which came in front of it: its keys go before, or the front of its own is gone.
         let may_be_others = !continues || !survey.frames.contains_key(&0);
-        let is_others = may_be_others && !must_have_room && fills_the_front(&self.handles);
+        let is_others = may_be_others && !must_have_room && self.fills_the_front();
         has_room && is_last && (!follows_data || is_others && after.is_some())
+    }
+
+    /// Whether the blocks follow each other from the front of a file, without gaps or with the padding of an aligned table. Values
+    /// are not like this by chance.
+    fn fills_the_front(&self) -> bool {
+        let mut end = Some(0);
+        self.listed.iter().all(|Listed { handle, .. }| {
+            let follows = end.is_some_and(|end: u64| {
+                end == handle.offset
+                    || end.checked_add(page::to_boundary(end)) == Some(handle.offset)
+            });
+            end = handle.end();
+            follows
+        })
     }
 
     /// Whether its table seems to be stored in a value of a damaged block: it is whole, begins a stretch of frames with bytes
     /// before and after it that belong to none, and data comes after these.
     pub(super) fn is_inside_a_value(&self, survey: &Survey<'_>, runs: &[Range<u64>]) -> bool {
-        let is_data = |found: &Found| found.data().is_some();
         run_of(runs, self.list).is_some_and(|run| {
             let after = survey.from(self.list.range.end);
             let mut in_run = after.take_while(|found| found.range.start < run.end);
-            let starts = self.blocks.iter().flatten().map(|found| found.range.start);
+            let starts = self
+                .listed
+                .iter()
+                .map(|listed| Some(listed.found?.range.start));
             run.start > 0
-                && self.blocks.iter().all(Option::is_some)
-                && starts.min() == Some(run.start)
+                && starts.min() == Some(Some(run.start))
                 && !in_run.any(is_data)
                 && survey.from(run.end).any(is_data)
         })
@@ -228,28 +249,29 @@ impl<'s> Index<'s> {
     pub(super) fn settle(&mut self, survey: &'s Survey<'_>, is_other: bool) {
         self.is_ordered = !is_other && self.is_in_order();
         let mut together: HashMap<u64, usize> = HashMap::new();
-        for by in (0..self.blocks.len()).filter_map(|i| self.shift(i)) {
+        for by in self.listed.iter().filter_map(Listed::shift) {
             *together.entry(by).or_default() += 1;
         }
-        let blocks = self.blocks.iter().enumerate();
-        let kept = blocks.map(|(i, block)| {
-            let found = (*block)?;
+        let kept = self.listed.iter().enumerate().map(|(i, listed)| {
+            let (found, by) = (listed.found?, listed.shift()?);
             // One that moved by itself may lie inside another one.
-            let by = self.shift(i)?;
             let is_alone = together.get(&by) == Some(&1);
             let is_placed = by == 0 || Some(by) == self.moved_by || !is_alone;
             // In another order, an index key may have been shortened: the block is no other's.
-            let names_other = found
-                .digest()
-                .is_some_and(|own| self.by_key.contains_key(&own.last[..]));
-            let fits = self.fits(i, found, self.is_ordered) || !self.is_ordered && !names_other;
+            let names_other = |own: &Digest| self.by_key.contains_key(&own.last[..]);
+            let names_other = || found.digest().is_some_and(names_other);
+            let fits = self.fits(i, found, self.is_ordered) || !self.is_ordered && !names_other();
             (is_placed && fits).then_some(found)
         });
-        self.blocks = kept.collect();
-        self.extents = self.measure(survey);
+        let kept: Vec<_> = kept.collect();
+        for (listed, found) in self.listed.iter_mut().zip(kept) {
+            listed.extent = found.map(|found| found.range.clone());
+            listed.found = found;
+        }
+        self.measure(survey);
         // What is found shows how far those around it have moved, and so what lies inside another one.
         for _ in 0..2 {
-            if !self.blocks.iter().all(Option::is_some) {
+            if self.listed.iter().any(|listed| listed.found.is_none()) {
                 self.search(survey);
                 self.measure(survey);
             }
@@ -261,7 +283,7 @@ impl<'s> Index<'s> {
     /// Takes what is missing from wherever a block fits. Of several, one by its last key, or the last before the index: what
     /// an older table left lies before that.
     fn search(&mut self, survey: &'s Survey<'_>) {
-        let used = self.blocks.iter().flatten();
+        let used = self.listed.iter().filter_map(|listed| listed.found);
         let used: HashSet<u64> = used.map(|found| found.range.start).collect();
         let mut elsewhere: BTreeMap<usize, (_, &Found)> = BTreeMap::new();
         for found in survey.data() {
@@ -269,63 +291,55 @@ impl<'s> Index<'s> {
             if used.contains(&start) || self.is_inside_another(found) {
                 continue;
             }
-            let place = self.candidates(found).find_map(|(i, _)| {
-                let is_missing = self.blocks.get(i).is_some_and(Option::is_none);
+            let place = self.candidates(found).find_map(|(i, listed)| {
                 let rank = (self.tests(i, found).0, start < self.list.range.start, start);
                 let is_better = elsewhere.get(&i).is_none_or(|(other, _)| rank > *other);
-                let fits = is_missing && is_better && self.fits(i, found, self.is_ordered);
-                fits.then_some((i, (rank, found)))
+                let fits = is_better && self.fits(i, found, self.is_ordered);
+                (listed.found.is_none() && fits).then_some((i, (rank, found)))
             });
             elsewhere.extend(place);
         }
-        for (i, block) in self.blocks.iter_mut().enumerate() {
-            *block = block.or(elsewhere.get(&i).map(|(_, found)| *found));
+        for (i, (_, found)) in elsewhere {
+            self.listed
+                .get_mut(i)
+                .into_iter()
+                .for_each(|listed| listed.found = Some(found));
         }
-    }
-
-    /// How far block `i` has moved, if it was found.
-    fn shift(&self, i: usize) -> Option<u64> {
-        let (found, handle) = self
-            .blocks
-            .get(i)
-            .copied()
-            .flatten()
-            .zip(self.handles.get(i))?;
-        Some(found.range.start.wrapping_sub(handle.offset))
     }
 
     /// Finds where the listed blocks should lie: as far from their handles as the block before them, or else the one after
     /// them. If both are as far, what lies inside of one that is missing is known, too: else bytes were lost or added.
-    fn measure(&mut self, survey: &Survey<'_>) -> Vec<Option<Range<u64>>> {
-        let from_end = || (0..self.blocks.len()).rev();
-        let mut by = self
-            .moved_by
-            .or_else(|| from_end().find_map(|i| self.shift(i)));
-        let after = from_end().map(|i| {
-            by = self.shift(i).or(by);
-            by
+    fn measure(&mut self, survey: &Survey<'_>) {
+        let size = survey.file().size;
+        let from_end = || self.listed.iter().rev();
+        let mut after = self.moved_by.or_else(|| from_end().find_map(Listed::shift));
+        let afters = from_end().map(|listed| {
+            after = listed.shift().or(after);
+            after
         });
-        let after: Vec<Option<u64>> = after.collect();
+        let afters: Vec<Option<u64>> = afters.collect();
         let (mut before, mut missing) = (None, BTreeMap::new());
-        let handles = self.handles.iter().zip(after.into_iter().rev()).enumerate();
-        let extents = handles.map(|(i, (handle, after))| {
-            let shift = self.shift(i);
-            before = shift.or(before);
+        for (listed, after) in self.listed.iter_mut().zip(afters.into_iter().rev()) {
+            before = listed.shift().or(before);
             let by = before.or(after);
-            let extent = moved(*handle, by?).filter(|extent| extent.end <= survey.file().size)?;
-            if shift.is_none() && after == by {
+            let extent = by.and_then(|by| moved(listed.handle, by));
+            let extent = extent.filter(|extent| extent.end <= size);
+            if let Some(extent) = extent
+                .as_ref()
+                .filter(|_| listed.found.is_none() && after == by)
+            {
                 missing.insert(extent.start, extent.end);
             }
-            Some(extent)
-        });
-        let extents = extents.collect();
+            if listed.found.is_none() {
+                listed.extent = listed.extent.take().or(extent);
+            }
+        }
         self.inside = survey.runs();
         // Before a value come lengths and a key, and after it the restarts.
         self.inside.retain(|run| {
             let around = missing.range(..run.start).next_back();
             around.is_some_and(|(_, end)| run.end < *end)
         });
-        extents
     }
 
     /// Whether a block lies inside one that is missing.
@@ -334,26 +348,26 @@ impl<'s> Index<'s> {
     }
 
     /// Which blocks of its size a block may be: by its last key, in any order and in the builder's.
-    fn candidates(&self, found: &Found) -> impl Iterator<Item = (usize, BlockHandle)> {
+    fn candidates(&self, found: &Found) -> impl Iterator<Item = (usize, &Listed<'s>)> {
         let size = found.handle().size;
         let last = found.digest().map(|digest| &digest.last[..]);
         let is_before =
-            |key: &Bytes| last.is_some_and(|last| self.order.compare(key, last).is_lt());
+            |own: &Listed<'_>| last.is_some_and(|last| self.order.compare(&own.key, last).is_lt());
         let by_last = last.and_then(|last| self.by_key.get(last).copied());
-        let between = last.map(|_| self.keys.partition_point(is_before));
+        let between = last.map(|_| self.listed.partition_point(is_before));
         let between = between.filter(|i| Some(*i) != by_last);
         let all = [by_last, between].into_iter().flatten();
-        let all = all.filter_map(|i| Some((i, *self.handles.get(i)?)));
-        all.filter(move |(_, handle)| handle.size == size)
+        let all = all.filter_map(|i| Some((i, self.listed.get(i)?)));
+        all.filter(move |(_, listed)| listed.handle.size == size)
     }
 
     /// Whether the last key of a block is the index key of block `i`, and whether the block lies between that and the one before.
     fn tests(&self, i: usize, found: &Found) -> (bool, bool) {
-        let (Some(key), Some(digest)) = (self.keys.get(i), found.digest()) else {
+        let (Some(Listed { key, .. }), Some(digest)) = (self.listed.get(i), found.digest()) else {
             return (false, false);
         };
-        let before = i.checked_sub(1).and_then(|before| self.keys.get(before));
-        let is_after = |before: &Bytes| self.order.compare(before, &digest.first).is_lt();
+        let before = i.checked_sub(1).and_then(|before| self.listed.get(before));
+        let is_after = |own: &Listed<'_>| self.order.compare(&own.key, &digest.first).is_lt();
         let reaches = |end: &[u8]| self.order.compare(end, key).is_le();
         let is_between =
             before.is_none_or(is_after) && reaches(&digest.first) && reaches(&digest.last);
@@ -370,7 +384,7 @@ impl<'s> Index<'s> {
     fn is_in_order(&self) -> bool {
         let (mut all, mut only_last, mut only_between, mut neither) = (0, 0, 0, 0);
         let mut misordered = 0;
-        for found in self.blocks.iter().flatten() {
+        for found in self.listed.iter().filter_map(|listed| listed.found) {
             let place = self.candidates(found).next();
             let (is_last, is_between) = place.map_or((false, false), |(i, _)| self.tests(i, found));
             all += 1;
@@ -381,23 +395,10 @@ impl<'s> Index<'s> {
         }
         // Where index keys were shortened in the builder's order, keys out of order are a fault of the writer.
         let is_evident = 2 * only_between > all && 2 * misordered <= all;
-        let keys = self.keys.iter();
+        let keys = self.listed.iter().map(|listed| &listed.key);
         keys.is_sorted_by(|a, b| self.order.compare(a, b).is_lt())
             && only_last <= neither
             && 2 * neither <= all
             && (misordered == 0 || is_evident)
     }
-}
-
-/// Whether the blocks of an index follow each other from the front of a file, without gaps or with the padding of an aligned
-/// table. Values are not like this by chance.
-fn fills_the_front(handles: &[BlockHandle]) -> bool {
-    let mut end = Some(0);
-    handles.iter().all(|handle| {
-        let follows = end.is_some_and(|end: u64| {
-            end == handle.offset || end.checked_add(page::to_boundary(end)) == Some(handle.offset)
-        });
-        end = handle.end();
-        follows
-    })
 }

@@ -1,4 +1,4 @@
-//! Tells the frames that were found apart: data, metadata, index.
+//! Tells the frames that were found apart: data, metadata, index. Then whether the builder is one for such a table.
 //!
 //! - What a usable index lists is data.
 //! - Another block is *metadata* if it decodes as properties, or if its keys are names of a metaindex and its values are
@@ -8,7 +8,7 @@
 //!   properties after it state as many blocks of as many bytes as it lists.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -16,12 +16,14 @@ use bytes::Bytes;
 use super::found::{Content, Digest, Found};
 use super::index::Index;
 use super::survey::{Survey, moved};
-use crate::error::Section;
+use crate::comparator::Order;
+use crate::error::{Error, ErrorKind, Result, Section};
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
 use crate::format::internal_key::user_order;
 use crate::format::pieces::Pieces;
-use crate::format::properties::Properties;
+use crate::format::properties::{KeyKind, Properties};
+use crate::read::recognise::Evidence;
 
 /// How the names begin under which most tables have parts.
 const STOCK: [&[u8]; 3] = [b"about.", b"filter.leveldb.", b"filter.leveltable."];
@@ -69,8 +71,9 @@ impl<'s> Kinds<'s> {
         let is_other_order = properties.as_ref().is_some_and(is_other);
         if let Some(index) = &mut index {
             index.settle(survey, is_other_order);
-            let blocks = index.blocks.iter().flatten();
-            blocks.for_each(|found| found.set_aside(Section::Data));
+            for found in index.listed.iter().filter_map(|listed| listed.found) {
+                found.set_aside(Section::Data);
+            }
         }
         Kinds {
             index,
@@ -89,14 +92,16 @@ fn find_index<'s>(
     let runs = survey.runs();
     let clues = Clues::of(survey);
     let (mut listed, mut must_have_room) = (HashSet::<u64>::new(), false);
-    let (mut index, mut inside, mut stated) = (None, None, Stated::default());
+    let (mut index, mut inside) = (None, None);
     for found in survey.before(survey.file().size) {
         let start = found.range.start;
         let moved_by = named.get(&start).copied();
-        let is_certain = stated.name(survey, found);
-        let is_list = found.data().is_some() && found.is_list();
-        let may_be_one = moved_by.is_some() || is_certain || is_list;
-        let found_index = (may_be_one && !listed.contains(&start))
+        let is_list = found.is_list() && !listed.contains(&start);
+        let is_certain = is_list && is_stated(survey, found);
+        let may_be_one = moved_by.is_some() && !listed.contains(&start)
+            || is_certain
+            || is_list && found.data().is_some();
+        let found_index = may_be_one
             .then(|| Index::locate(survey, found, moved_by))
             .flatten()
             .filter(|index| is_certain || index.is_likely(survey, &clues, must_have_room));
@@ -104,7 +109,7 @@ fn find_index<'s>(
             must_have_room |= shows_that_nothing_is_missing(survey, found);
             continue;
         };
-        let blocks = found_index.blocks.iter().flatten();
+        let blocks = found_index.listed.iter().filter_map(|listed| listed.found);
         listed.extend(blocks.map(|block| block.range.start));
         found.set_aside(Section::Index);
         if index.is_none() {
@@ -132,68 +137,55 @@ fn shows_that_nothing_is_missing(survey: &Survey<'_>, found: &Found) -> bool {
     }
 }
 
-/// What the metadata after an index says of it, wherever they have moved.
-#[derive(Default)]
-struct Stated {
-    pieces: Option<Pieces>,
-    properties: Option<Properties>,
-}
-
-impl Stated {
-    /// Takes note of what `found` says of an index before it. Returns whether it is itself an index by what comes after it:
-    /// `about.pieces` that divides it, or properties that state its blocks.
-    fn name(&mut self, survey: &Survey<'_>, found: &Found) -> bool {
-        let payload = || survey.payload(found.handle());
+/// Whether a list is certainly an index by the metadata after it, wherever they have moved: `about.pieces` that divides it, or
+/// properties that state as many blocks of as many bytes.
+fn is_stated(survey: &Survey<'_>, list: &Found) -> bool {
+    let mut after = survey.from(list.range.end).take(MAX_PARTS);
+    after.any(|found| {
         if found.section() == Section::Pieces {
-            let decoded = payload().and_then(|block| Pieces::decode(block).ok().flatten());
-            self.pieces = decoded.or(self.pieces.take());
+            return pieces_in(survey, found).is_some_and(|pieces| {
+                let checks = |block: Bytes| pieces.index.check_block(&block).is_ok();
+                list.handle().size == pieces.index.handle.size
+                    && survey.payload(list.handle()).is_some_and(checks)
+            });
         }
-        self.properties = properties_in(survey, found).or(self.properties.take());
-        if !found.is_list() {
-            return false;
-        }
-        let divides = |pieces: &mut Pieces| {
-            let checks = |block: Bytes| pieces.index.check_block(&block).is_ok();
-            found.handle().size == pieces.index.handle.size && payload().is_some_and(checks)
-        };
-        let states = |properties: &mut Properties| {
-            let handles = survey.handles_in(found.handle());
+        properties_in(survey, found).is_some_and(|stated| {
+            let handles = survey.handles_in(list.handle());
             let sizes = { handles.iter() }.map(|handle| handle.size + TRAILER_LEN as u64);
-            (handles.len() as u64, sizes.sum()) == (properties.data_blocks, properties.data_bytes)
-        };
-        self.pieces.take_if(divides).is_some() | self.properties.take_if(states).is_some()
-    }
+            (handles.len() as u64, sizes.sum()) == (stated.data_blocks, stated.data_bytes)
+        })
+    })
 }
 
 /// What an index says of the last block of its table, for all blocks of data.
-pub(super) struct Clues {
-    hasher: RandomState,
-    /// By size and key, as hashes: of a key that is shortened as by this crate, or not at all.
-    entries: HashSet<u64>,
-}
+pub(super) struct Clues(HashSet<u64>);
 
 impl Clues {
+    /// By size and key: of a key that is shortened as by this crate, or not at all.
     fn of(survey: &Survey<'_>) -> Clues {
-        let mut clues = Clues {
-            hasher: RandomState::new(),
-            entries: HashSet::new(),
-        };
+        let mut clues = HashSet::new();
         for found in survey.data() {
             let size = found.handle().size;
             let last = found.digest().map(|digest| digest.last.clone());
             let mut key = last.unwrap_or_default();
-            clues.entries.insert(clues.hasher.hash_one((size, &key)));
+            clues.insert(clue(size, &key));
             survey.order().comparator().find_short_successor(&mut key);
-            clues.entries.insert(clues.hasher.hash_one((size, &key)));
+            clues.insert(clue(size, &key));
         }
-        clues
+        Clues(clues)
     }
 
     /// Whether some block of this size has just this key in the index, if it is the last of its table.
     pub(super) fn has_block(&self, size: u64, key: &[u8]) -> bool {
-        let entry = self.hasher.hash_one((size, &key.to_vec()));
-        self.entries.contains(&entry)
+        self.0.contains(&clue(size, key))
     }
+}
+
+/// The keys themselves would take memory.
+fn clue(size: u64, key: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (size, key).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Sets aside the metaindex that each footer names. Returns the indexes that they name, each with how far it has moved.
@@ -283,7 +275,7 @@ fn data_before<'s>(survey: &'s Survey<'_>, metaindex: &Digest, end: u64) -> Opti
 
 /// The properties after an index, where this crate writes them, or between it and its data. None of another table.
 fn properties_of(survey: &Survey<'_>, index: &Index<'_>) -> Option<Properties> {
-    let listed = index.blocks.iter().flatten();
+    let listed = index.listed.iter().filter_map(|listed| listed.found);
     let listed: HashSet<u64> = listed.map(|found| found.range.start).collect();
     let is_beside = |found: &&Found| {
         !matches!(found.section(), Section::Index | Section::Footer)
@@ -296,9 +288,96 @@ fn properties_of(survey: &Survey<'_>, index: &Index<'_>) -> Option<Properties> {
     beside.find_map(|found| properties_in(survey, found))
 }
 
+/// What `about.pieces` in `found` says.
+pub(super) fn pieces_in(survey: &Survey<'_>, found: &Found) -> Option<Pieces> {
+    Pieces::decode(survey.payload(found.handle())?).ok()?
+}
+
 /// What the properties block `found` says, if it is one.
 fn properties_in(survey: &Survey<'_>, found: &Found) -> Option<Properties> {
     let is_one = found.section() == Section::Properties;
     let block = is_one.then(|| survey.payload(found.handle()))??;
     Properties::decode(&block).ok()
+}
+
+/// Refuses a builder for the other kind of table. `named` is the kind of keys that the caller named.
+pub(super) fn check_kind(
+    survey: &Survey<'_>,
+    kinds: &Kinds<'_>,
+    named: Option<KeyKind>,
+) -> Result<()> {
+    let built = match survey.order() {
+        Order::Bytewise => KeyKind::Plain,
+        order if order.shortens_filter_keys() => KeyKind::Database,
+        // Another order tells nothing about the kind.
+        _ => return Ok(()),
+    };
+    let evidence = evidence(survey, kinds);
+    let stated = kinds.properties.as_ref();
+    let stated = stated.map(|properties| properties.key_kind);
+    // With its index a database's table has lost what tells it from a plain one with the same keys.
+    let is_unclear = || kinds.index.is_none() && evidence.may_hold_internal_keys();
+    let (kind, why) = match (built, named.or(stated).or(evidence.verdict())) {
+        (KeyKind::Plain, Some(KeyKind::Database)) => (
+            ErrorKind::DatabaseTable,
+            "this table belongs to a LevelDB database (its keys end in a sequence number and a type): salvage it \
+             with a DbTableBuilder",
+        ),
+        (KeyKind::Plain, None) if is_unclear() => (
+            ErrorKind::DatabaseTable,
+            "this table may belong to a LevelDB database (each key ends in what may be a sequence number and a \
+             type): salvage it with a DbTableBuilder, or say that its keys are plain",
+        ),
+        (KeyKind::Database, Some(KeyKind::Plain)) => (
+            ErrorKind::Comparator,
+            "the keys of this table are not a database's: salvage it with a TableBuilder",
+        ),
+        _ => return Ok(()),
+    };
+    Err(Error::new(kind, why))
+}
+
+/// The error where the order is not the builder's, and the new table cannot say so.
+pub(super) fn order_cannot_be_said(survey: &Survey<'_>, kinds: &Kinds<'_>) -> Error {
+    let stated = kinds.properties.as_ref().filter(|_| kinds.is_other_order);
+    let order = user_order(survey.order()).unwrap_or(survey.order());
+    let why = match stated {
+        Some(stated) => format!("this table is ordered by {:?}", stated.comparator),
+        None => format!(
+            "its keys do not ascend under {:?}",
+            order.comparator().name()
+        ),
+    };
+    Error::new(
+        ErrorKind::Comparator,
+        format!(
+            "{why}, and the new table has no properties to say so: build it with the comparator that the old one was \
+             written with, or with properties, or let salvage copy it in its stored order"
+        ),
+    )
+}
+
+/// The kind of keys that the table seems to hold.
+pub(super) fn kind(survey: &Survey<'_>, kinds: &Kinds<'_>) -> KeyKind {
+    match &kinds.properties {
+        Some(properties) => properties.key_kind,
+        None => evidence(survey, kinds).kind(),
+    }
+}
+
+/// What the table's keys say about its kind.
+fn evidence(survey: &Survey<'_>, kinds: &Kinds<'_>) -> Evidence {
+    let mut evidence = Evidence::default();
+    let Some(index) = &kinds.index else {
+        let data = survey.data().filter_map(Found::data);
+        data.for_each(|digest| evidence.add(&digest.evidence));
+        return evidence;
+    };
+    for listed in &index.listed {
+        evidence.add_index_key(&listed.key);
+        if let Some(digest) = listed.found.and_then(Found::digest) {
+            evidence.add(&digest.evidence);
+        }
+    }
+    evidence
 }

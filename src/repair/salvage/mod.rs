@@ -10,10 +10,9 @@
 //!   scan.rs         in a part that no handle leads to
 //!   checksums.rs    the same after damage, where no block is known to begin
 //!   found.rs        one frame, and what is in it
-//! kinds.rs        data, metadata and index
+//! kinds.rs        data, metadata and index; whether the builder is one for such a table
 //!   index.rs        the blocks that an index lists, each where it lies
 //! plan.rs         which blocks are copied, in which order, and what is lost
-//! target.rs       whether the builder is one for such a table
 //! copy.rs         entries into the builder
 //! ```
 
@@ -25,7 +24,6 @@ mod kinds;
 mod plan;
 mod scan;
 mod survey;
-mod target;
 
 use std::fmt;
 use std::ops::{ControlFlow, Range};
@@ -42,7 +40,7 @@ use crate::format::properties::KeyKind;
 use crate::format::properties::Properties;
 use crate::read::file::TableFile;
 use crate::read::source::Source;
-use crate::repair::progress::{Callback, Progress, Reporter};
+use crate::repair::progress::{Progress, Reporter};
 use crate::write::builder::TableBuilder;
 use crate::write::new_file::Destination;
 
@@ -146,7 +144,7 @@ pub enum IndexState {
 pub struct SalvageOptions<'a> {
     keys: Option<KeyKind>,
     stored_order: bool,
-    progress: Callback<'a>,
+    progress: Reporter<'a>,
 }
 
 impl<'a> SalvageOptions<'a> {
@@ -180,7 +178,7 @@ impl<'a> SalvageOptions<'a> {
         mut self,
         callback: impl FnMut(Progress) -> ControlFlow<()> + 'a,
     ) -> SalvageOptions<'a> {
-        self.progress = Callback::new(callback);
+        self.progress = Reporter::new(callback);
         self
     }
 }
@@ -392,7 +390,8 @@ pub fn salvage(
     file.refuse_foreign().map_err(at_path)?;
     let builder = builder.table_mut();
     let order = builder.order().clone();
-    let mut progress = Reporter::new(file.size.saturating_mul(2), options.progress);
+    let mut progress = options.progress;
+    progress.start(file.size.saturating_mul(2));
     let mut survey = Survey::new(&file, &order, Patience::Endless);
     let _ = survey.run(&mut progress);
     let kinds = Kinds::of(&survey);
@@ -406,10 +405,10 @@ pub fn salvage(
     if report.cancelled {
         return Ok(report);
     }
-    target::check_kind(&survey, &kinds, options.keys).map_err(at_path)?;
+    kinds::check_kind(&survey, &kinds, options.keys).map_err(at_path)?;
     let plan = Plan::of(&survey, &kinds, options.stored_order);
     if plan.stored_order && !options.stored_order && !builder.has_properties() {
-        return Err(at_path(target::order_cannot_be_said(&survey, &kinds)));
+        return Err(at_path(kinds::order_cannot_be_said(&survey, &kinds)));
     }
     let properties = kinds.properties;
     if plan.stored_order {
@@ -441,7 +440,7 @@ pub(crate) fn recoverable(
     let mut survey = Survey::new(file, order, Patience::Limited);
     let _ = survey.run(progress);
     let kinds = Kinds::of(&survey);
-    if matches!(order, Order::Bytewise) && target::kind(&survey, &kinds) == KeyKind::Database {
+    if matches!(order, Order::Bytewise) && kinds::kind(&survey, &kinds) == KeyKind::Database {
         return recoverable(file, &internal_order(Order::Bytewise), progress);
     }
     let plan = Plan::of(&survey, &kinds, false);

@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use super::LostRange;
-use super::found::{Content, Digest, Found, handle_of};
+use super::copy::open_block;
+use super::found::{Digest, Found};
 use super::index::Index;
-use super::kinds::Kinds;
+use super::kinds::{Kinds, pieces_in};
 use super::survey::{Survey, moved, run_of};
 use crate::comparator::Order;
 use crate::error::Section;
-use crate::format::frame;
-use crate::format::pieces::Pieces;
 
 /// What the new table will be made of.
 #[derive(Debug, Default)]
@@ -21,6 +20,8 @@ pub(super) struct Plan<'s> {
     pub(super) stored_order: bool,
     /// Entries of sound blocks that are left out.
     pub(super) left_out: u64,
+    /// Where those ranges begin that are lost.
+    lost: HashSet<u64>,
 }
 
 /// A part of the file, in the order of the new table.
@@ -47,9 +48,8 @@ impl<'s> Plan<'s> {
     /// `keep_all`: whether, without an index, blocks that overlap are copied in the order in which they are stored.
     pub(super) fn of(survey: &'s Survey<'_>, kinds: &Kinds<'s>, keep_all: bool) -> Plan<'s> {
         let mut plan = Plan::default();
-        let mut reported = HashSet::new();
         let why = if let Some(index) = &kinds.index {
-            reported = plan.add_listed(survey, index);
+            plan.add_listed(survey, index);
             "it has no place in the index: a block of another table, or out of its place"
         } else {
             plan.add_found(survey, kinds, keep_all);
@@ -58,54 +58,47 @@ impl<'s> Plan<'s> {
         let mut copied: HashSet<_> = plan.blocks().map(|block| block.found.identity()).collect();
         for found in survey.data() {
             let is_inside = |index: &Index<'_>| index.is_inside_another(found);
-            if kinds.index.as_ref().is_some_and(is_inside) || !copied.insert(found.identity()) {
-                continue;
-            }
-            plan.left_out += found.entries();
-            if !reported.contains(&found.range.start) {
-                plan.lose(
-                    found.range.clone(),
-                    why.into(),
-                    Some(found.entries()),
-                    false,
-                );
+            if !kinds.index.as_ref().is_some_and(is_inside) && copied.insert(found.identity()) {
+                let entries = found.entries();
+                plan.left_out += entries;
+                plan.lose(found.range.clone(), why.into(), Some(entries), false);
             }
         }
         plan
     }
 
-    /// Adds the blocks that the index lists, in its order. Returns where those begin that are missing.
-    fn add_listed(&mut self, survey: &'s Survey<'_>, index: &Index<'s>) -> HashSet<u64> {
+    /// Adds the blocks that the index lists, in its order.
+    fn add_listed(&mut self, survey: &'s Survey<'_>, index: &Index<'s>) {
         self.stored_order = !index.is_ordered;
-        let mut missing = HashSet::new();
-        let listed = index.handles.iter().zip(&index.blocks).zip(&index.extents);
-        for ((handle, block), extent) in listed {
-            if let Some((found, digest)) = block.and_then(|found| Some((found, found.digest()?))) {
+        for listed in &index.listed {
+            if let Some((found, digest)) = listed.found.and_then(|own| Some((own, own.digest()?))) {
                 self.pieces.push(Piece::Copy(Copy {
                     found,
                     digest,
-                    by_index: extent.as_ref() == Some(&found.range),
+                    by_index: listed.extent.as_ref() == Some(&found.range),
                     is_uncertain: false,
                 }));
-            } else {
-                let range = extent.clone().or(moved(*handle, 0)).unwrap_or_default();
-                let why = why_not(survey, &range, extent.is_some());
-                missing.insert(range.start);
-                self.lose(range, why, None, true);
+                continue;
             }
+            let (range, why) = match &listed.extent {
+                Some(extent) => (extent.clone(), why_not(survey, extent)),
+                None => (
+                    moved(listed.handle, 0).unwrap_or_default(),
+                    "what is left of the file does not hold it: these are the offsets of its handle".into(),
+                ),
+            };
+            self.lose(range, why, None, true);
         }
-        missing
     }
 
     /// Without an index, adds the blocks sorted by their keys, if keys ascend in them, or else all in the file's order.
     fn add_found(&mut self, survey: &'s Survey<'_>, kinds: &Kinds<'_>, keep_all: bool) {
         let data = data_once(survey, kinds);
         let ascend = !kinds.is_other_order && data.iter().all(|block| block.digest.ascends);
-        let chain = ascend.then(|| heaviest_chain(&data, survey.order()));
+        let chain = ascend.then(|| heaviest_chain(data.clone(), survey.order()));
         let chain = chain.filter(|chain| !keep_all || chain.len() == data.len());
         self.stored_order = chain.is_none();
-        let chosen = chain.unwrap_or_else(|| (0..data.len()).collect());
-        let blocks: Vec<&Copy<'_>> = chosen.iter().filter_map(|i| data.get(*i)).collect();
+        let blocks = chain.unwrap_or(data);
         let in_file_order = blocks.is_sorted_by_key(|block| block.found.range.start);
         let mut gaps = gaps_of_data(survey, kinds).into_iter().peekable();
         for block in blocks {
@@ -113,7 +106,7 @@ impl<'s> Plan<'s> {
             while in_file_order && let Some((gap, why)) = gaps.next_if(is_before) {
                 self.lose(gap, why, None, true);
             }
-            self.pieces.push(Piece::Copy(*block));
+            self.pieces.push(Piece::Copy(block));
         }
         gaps.for_each(|(gap, why)| self.lose(gap, why, None, in_file_order));
     }
@@ -132,49 +125,38 @@ impl<'s> Plan<'s> {
         for block in self.blocks() {
             *codecs.entry(block.digest.codec).or_default() += 1;
         }
-        let most = codecs
-            .into_iter()
-            .max_by_key(|(codec, blocks)| (*codec != "none", *blocks));
-        most.map(|(codec, _)| codec)
+        let most = { codecs.iter() }.max_by_key(|(codec, blocks)| (**codec != "none", **blocks));
+        most.map(|(codec, _)| *codec)
     }
 
     /// Adds a range that is lost, as a part of the previous one if it begins where that ends.
     fn lose(&mut self, range: Range<u64>, reason: String, entries: Option<u64>, has_place: bool) {
-        match self.pieces.last_mut() {
-            Some(Piece::Lost(before, had_place))
-                if before.range.end == range.start
-                    && *had_place == has_place
-                    && before.entries.is_some() == entries.is_some() =>
-            {
-                before.range.end = range.end;
-                before.entries = before.entries.zip(entries).map(|(a, b)| a + b);
-            }
-            _ => {
-                let lost = LostRange {
-                    range,
-                    reason,
-                    entries,
-                    ..LostRange::default()
-                };
-                self.pieces.push(Piece::Lost(lost, has_place));
-            }
+        if !self.lost.insert(range.start) {
+            return;
         }
+        if let Some(Piece::Lost(before, had_place)) = self.pieces.last_mut()
+            && before.range.end == range.start
+            && *had_place == has_place
+            && before.entries.is_some() == entries.is_some()
+        {
+            before.range.end = range.end;
+            before.entries = before.entries.zip(entries).map(|(a, b)| a + b);
+            return;
+        }
+        let lost = LostRange {
+            range,
+            reason,
+            entries,
+            ..LostRange::default()
+        };
+        self.pieces.push(Piece::Lost(lost, has_place));
     }
 }
 
-/// Why no block of a table lies at `extent`. `is_place`: whether it would be there, and not where its handle says only.
-fn why_not(survey: &Survey<'_>, extent: &Range<u64>, is_place: bool) -> String {
-    if !is_place {
-        return "what is left of the file does not hold it: these are the offsets of its handle"
-            .into();
-    }
-    if let Some(Content::Unreadable(why)) = survey.at(extent).map(|found| &found.content) {
-        return why.clone();
-    }
-    let frame = survey.file().read_frame(handle_of(extent));
-    match frame.map(|frame| frame::verify(&frame)) {
-        Ok(Ok(())) => "its place is taken by another block".into(),
-        Ok(Err(defect)) => defect.locate(Section::Data, extent.start).to_string(),
+/// Why the block at `extent` is not copied.
+fn why_not(survey: &Survey<'_>, extent: &Range<u64>) -> String {
+    match open_block(survey.file(), extent) {
+        Ok(_) => "another block is there, or one whose keys take too much memory".into(),
         Err(error) => error.to_string(),
     }
 }
@@ -189,12 +171,10 @@ fn data_once<'s>(survey: &'s Survey<'_>, kinds: &Kinds<'_>) -> Vec<Copy<'s>> {
         let ends_in_data = last.is_some_and(|last| last.data().is_some());
         run.start > 0 && (run.end < survey.file().size || ends_in_data)
     });
-    let attested = kinds
-        .inside
-        .iter()
-        .flat_map(|index| &index.blocks)
-        .flatten();
-    let attested: HashSet<u64> = attested.map(|found| found.range.start).collect();
+    let attested = kinds.inside.iter().flat_map(|index| &index.listed);
+    let attested: HashSet<u64> = attested
+        .filter_map(|listed| Some(listed.found?.range.start))
+        .collect();
     let mut seen: HashMap<_, &Found> = HashMap::new();
     let data = survey.data().filter_map(|found| {
         let first = *seen.entry(found.identity()).or_insert(found);
@@ -218,13 +198,10 @@ fn gaps_of_data(survey: &Survey<'_>, kinds: &Kinds<'_>) -> Vec<(Range<u64>, Stri
     let metadata = after.find(|found| found.section() != Section::Data);
     let end = metadata.map_or(survey.file().size, |found| found.range.start);
     let end = end.min(stated_data_end(survey, kinds, data_end).unwrap_or(end));
-    let mut gaps: Vec<_> = { survey.gaps().into_iter() }
-        .map(|gap| (gap, String::new()))
-        .collect();
-    gaps.extend(survey.from(0).filter_map(|found| match &found.content {
-        Content::Unreadable(why) => Some((found.range.clone(), why.clone())),
-        _ => None,
-    }));
+    let gaps = survey.gaps().into_iter().map(|gap| (gap, String::new()));
+    let unreadable = survey.from(0).filter(|found| found.is_unreadable());
+    let unreadable = unreadable.map(|own| (own.range.clone(), why_not(survey, &own.range)));
+    let mut gaps: Vec<_> = gaps.chain(unreadable).collect();
     gaps.retain_mut(|(gap, _)| {
         gap.end = gap.end.min(end);
         gap.start < end
@@ -242,8 +219,7 @@ fn stated_data_end(survey: &Survey<'_>, kinds: &Kinds<'_>, data_end: u64) -> Opt
     }
     let mut after = survey.from(data_end);
     let pieces = after.find(|found| found.section() == Section::Pieces)?;
-    let pieces = Pieces::decode(survey.payload(pieces.handle())?).ok()??;
-    let index = pieces.index.handle;
+    let index = pieces_in(survey, pieces)?.index.handle;
     let is_there = index.offset >= data_end && survey.frames.contains_key(&index.end()?);
     is_there.then_some(index.offset)
 }
@@ -253,55 +229,46 @@ fn stated_data_end(survey: &Survey<'_>, kinds: &Kinds<'_>, data_end: u64) -> Opt
 ///
 /// The heaviest chain of blocks that end no later than a given one is either the one without it, or that block after the
 /// heaviest chain of those that end before its first key: O(n log n) in all.
-fn heaviest_chain(blocks: &[Copy<'_>], order: &Order) -> Vec<usize> {
-    let mut by_last: Vec<(usize, &Copy<'_>)> = blocks.iter().enumerate().collect();
-    by_last.sort_by(|(_, a), (_, b)| order.compare(&a.digest.last, &b.digest.last));
-    // Of the first so many blocks.
-    let mut chains = vec![Chain::default()];
-    for (i, block) in &by_last {
-        let is_before = |other: &Digest| order.compare(&other.last, &block.digest.first).is_lt();
-        let before = by_last.partition_point(|(_, other)| is_before(other.digest));
-        let before_it = chains.get(before).copied().unwrap_or_default();
-        let mut weight = before_it.weight;
-        // Entries that an index led to, those that are certainly the table's, and others.
-        let kind = if block.by_index {
-            0
-        } else {
-            1 + usize::from(block.is_uncertain)
+fn heaviest_chain<'s>(mut blocks: Vec<Copy<'s>>, order: &Order) -> Vec<Copy<'s>> {
+    blocks.sort_by(|a, b| order.compare(&a.digest.last, &b.digest.last));
+    // Of the first so many blocks: the weight of the chain, in entries that an index led to, those that are certainly the table's,
+    // and others. If it ends in the last of them, of the first how many blocks the rest of it is the heaviest chain.
+    let mut chains = vec![((0, 0, 0), None)];
+    for block in &blocks {
+        let is_before = |other: &Copy<'_>| {
+            order
+                .compare(&other.digest.last, &block.digest.first)
+                .is_lt()
         };
-        if let Some(weight) = weight.get_mut(kind) {
-            *weight += block.digest.entries;
-        }
-        let without = chains.last().copied().unwrap_or_default();
-        let last = Some((*i, before));
-        chains.push(if weight > without.weight {
-            Chain { weight, last }
+        let before = blocks.partition_point(is_before);
+        let (mut with, _) = chains.get(before).copied().unwrap_or_default();
+        *match (block.by_index, block.is_uncertain) {
+            (true, _) => &mut with.0,
+            (false, false) => &mut with.1,
+            (false, true) => &mut with.2,
+        } += block.digest.entries;
+        let (without, _) = chains.last().copied().unwrap_or_default();
+        chains.push(if with > without {
+            (with, Some(before))
         } else {
-            without
+            (without, None)
         });
     }
     let mut chosen = Vec::new();
-    let mut last = chains.last().and_then(|chain| chain.last);
-    while let Some((i, before)) = last {
-        chosen.push(i);
-        last = chains.get(before).and_then(|chain| chain.last);
+    let mut n = blocks.len();
+    while let Some(last) = n.checked_sub(1) {
+        let (_, before) = chains.get(n).copied().unwrap_or_default();
+        chosen.extend(before.and_then(|_| blocks.get(last)));
+        n = before.unwrap_or(last);
     }
     chosen.reverse();
     chosen
 }
 
-/// The heaviest chain of blocks without overlaps.
-#[derive(Debug, Clone, Copy, Default)]
-struct Chain {
-    /// Entries that an index led to, those that are certainly the table's, and others.
-    weight: [u64; 3],
-    /// Its last block, and of the first how many blocks the rest of it is the heaviest chain.
-    last: Option<(usize, usize)>,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::repair::salvage::found::Content;
     use proptest::prelude::*;
 
     fn found(first: &str, last: &str, entries: u64) -> Found {
@@ -322,13 +289,13 @@ mod tests {
                 .iter()
                 .enumerate()
                 .filter(|(i, _)| subset >> i & 1 == 1);
-            let chosen: Vec<_> = chosen.map(|(_, block)| block).collect();
+            let chosen: Vec<_> = chosen.map(|(_, block)| *block).collect();
             ascend(&chosen).then(|| weight(&chosen))
         });
         weights.max().unwrap()
     }
 
-    fn ascend(chosen: &[&Copy<'_>]) -> bool {
+    fn ascend(chosen: &[Copy<'_>]) -> bool {
         let mut sorted = chosen.to_vec();
         sorted.sort_by(|a, b| a.digest.first.cmp(&b.digest.first));
         sorted
@@ -336,7 +303,7 @@ mod tests {
             .all(|pair| pair[0].digest.last < pair[1].digest.first)
     }
 
-    fn weight(chosen: &[&Copy<'_>]) -> [u64; 3] {
+    fn weight(chosen: &[Copy<'_>]) -> [u64; 3] {
         let of = |kind| {
             let kind_of = |block: &Copy<'_>| match (block.by_index, block.is_uncertain) {
                 (true, _) => 0,
@@ -365,8 +332,7 @@ mod tests {
                     is_uncertain: *is_uncertain,
                 })
                 .collect();
-            let chosen = heaviest_chain(&blocks, &Order::Bytewise);
-            let chosen: Vec<_> = chosen.into_iter().map(|i| &blocks[i]).collect();
+            let chosen = heaviest_chain(blocks.clone(), &Order::Bytewise);
             prop_assert!(chosen.windows(2).all(|pair| pair[0].digest.last < pair[1].digest.first));
             prop_assert_eq!(weight(&chosen), heaviest_by_trying(&blocks));
         }

@@ -175,8 +175,7 @@ impl<'a> Scanner<'a> {
                 self.window_budget = budget;
                 // If the content cannot be read, only the checksum speaks for the frame, and that is right by chance now
                 // and then: its place must be likely, too.
-                let is_likely =
-                    |found: &Found| start == at || !matches!(found.content, Content::Unreadable(_));
+                let is_likely = |found: &Found| start == at || !found.is_unreadable();
                 let frame = self.window_bytes.slice(from as usize..to as usize);
                 let found = self.inspect(start, &frame);
                 if let Some(found) = found.filter(is_likely) {

@@ -1,20 +1,23 @@
-//! Reads blocks by their handles and checks frame and structure, whatever they hold.
+//! Reads blocks by their handles and checks frame and structure, whatever they hold; and whether these blocks cover the file.
+
+use std::ops::Range;
 
 use bytes::Bytes;
 
 use super::Verifier;
 use super::report::{Place, Severity};
-use crate::error::Section;
+use crate::comparator::Order;
+use crate::error::{Error, ErrorKind, Section};
 use crate::format::Defect;
 use crate::format::block::Block;
-use crate::format::block_check::KeyWork;
 use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
-use crate::format::frame;
+use crate::format::{frame, page};
+use crate::repair::salvage::{self, Patience, Scanner};
 
 /// Where a block begins and ends in the file, its trailer included.
 pub(super) type Extent = (u64, u64, Section);
 
-impl Verifier<'_, '_> {
+impl Verifier<'_> {
     pub(super) fn check_footer(&mut self) -> Option<Footer> {
         let place = (Section::Footer, self.file.footer_offset());
         // It is no gap, even if it is damaged.
@@ -34,43 +37,35 @@ impl Verifier<'_, '_> {
         Some(footer)
     }
 
-    /// Notes that `len` bytes are the block at this place, including its trailer.
-    pub(super) fn account(&mut self, (section, offset): Place, len: u64) {
-        self.report.checked_bytes += len;
-        self.extents.push((offset, offset + len, section));
-    }
-
-    /// Reads the block at `handle`, checks it and decodes it, even if its checksum is wrong: some of it may be right. Returns
-    /// what is in it, and whether the checksum is right.
+    /// Returns the payload of the block at `handle`, and whether its checksum is right: even if it is wrong, some of it may be
+    /// right.
     ///
     /// `named_by` is where the sound block lies that holds the handle. A handle in a damaged one may be rubbish: it is
     /// followed only to a sound block.
-    pub(super) fn load<T>(
+    pub(super) fn load(
         &mut self,
         handle: BlockHandle,
         section: Section,
         named_by: Option<Place>,
-        decode: impl FnOnce(Bytes, &mut KeyWork) -> Result<T, Defect>,
-    ) -> Option<(T, bool)> {
-        let place = (section, handle.offset);
+    ) -> Option<(Bytes, bool)> {
         let frame = match named_by {
-            Some(named_by) => self.read_frame(handle, section, named_by)?,
-            None => self.sound_frame(handle)?,
+            Some(named_by) => {
+                let frame = self.frame(handle, section, named_by);
+                frame.map_err(|(place, error)| self.report.find_error(place, &error))
+            }
+            None => self.sound_frame(handle, section).ok_or(()),
         };
+        let frame = frame.ok()?;
+        let place = (section, handle.offset);
         self.account(place, frame.len() as u64);
-        let decoded = frame::open(&frame).and_then(|payload| decode(payload, &mut self.work));
         // One finding per block is enough: a wrong checksum explains the rest.
-        match (frame::verify(&frame), decoded) {
-            (Ok(()), Ok(decoded)) => Some((decoded, true)),
-            (Err(defect), decoded) => {
-                self.report.find_defect(place, defect);
-                decoded.ok().map(|decoded| (decoded, false))
-            }
-            (Ok(()), Err(defect)) => {
-                self.report.find_defect(place, defect);
-                None
-            }
-        }
+        let verified = self.accept(place, frame::verify(&frame));
+        let opened = frame::open(&frame);
+        let payload = match verified {
+            Some(()) => self.accept(place, opened),
+            None => opened.ok(),
+        };
+        Some((payload?, verified.is_some()))
     }
 
     /// Reads a block of entries. If its checksum is right, so is its structure up to the last byte.
@@ -80,50 +75,133 @@ impl Verifier<'_, '_> {
         section: Section,
         named_by: Option<Place>,
     ) -> Option<(Block<Bytes>, bool)> {
-        let loaded = self.load(handle, section, named_by, |payload, work| {
-            let block = Block::parse(payload)?;
-            work.take(&block).map(|()| block)
+        let (payload, is_sound) = self.load(handle, section, named_by)?;
+        let block = Block::parse(payload).and_then(|block| {
+            self.work.take(&block)?;
+            if is_sound {
+                block.check_entries()?;
+            }
+            Ok(block)
         });
-        let (block, is_sound) = loaded?;
-        let checked = block.check_entries();
-        if let Err(defect) = checked
-            && is_sound
-        {
-            self.report.find_defect((section, handle.offset), defect);
-            return None;
-        }
-        Some((block, is_sound))
+        let block = if is_sound {
+            self.accept((section, handle.offset), block)
+        } else {
+            block.ok()
+        };
+        Some((block?, is_sound))
     }
 
-    /// The frame at `handle`, which the sound block at `named_by` holds.
-    fn read_frame(
+    /// Reports the defect, if there is one.
+    pub(super) fn accept<T>(&mut self, place: Place, checked: Result<T, Defect>) -> Option<T> {
+        let checked = checked.map_err(|defect| self.report.find_defect(place, defect));
+        checked.ok()
+    }
+
+    /// Notes that `len` bytes are the block at this place, including its trailer.
+    pub(super) fn account(&mut self, (section, offset): Place, len: u64) {
+        self.report.checked_bytes += len;
+        self.extents.push((offset, offset + len, section));
+    }
+
+    /// The frame at `handle`, which the block at `named_by` holds; or where the reason lies why it cannot be read, and what
+    /// that is.
+    fn frame(
         &mut self,
         handle: BlockHandle,
         section: Section,
         named_by: Place,
-    ) -> Option<Bytes> {
+    ) -> Result<Bytes, (Place, Error)> {
         let len = self.file.check_handle(handle, section);
-        let len = len.map_err(|defect| self.report.find_defect(named_by, defect));
+        let len = len.map_err(|defect| (named_by, defect.locate(named_by.0, named_by.1)))?;
         let place = (section, handle.offset);
-        let Some(budget) = self.budget.checked_sub(len.ok()?) else {
-            self.report.find(
-                Severity::Unchecked,
-                place,
-                "handles that lead to each byte of the file once",
-                "handles to more than twice the file: this block was not read",
-            );
-            return None;
-        };
-        self.budget = budget;
+        self.budget = self.budget.checked_sub(len).ok_or_else(|| {
+            let why = "this block was not read: handles lead to more than twice the file";
+            (place, Error::new(ErrorKind::Unsupported, why))
+        })?;
         let frame = self.file.read_frame(handle);
-        frame.map_err(|e| self.report.find_error(place, &e)).ok()
+        frame.map_err(|error| (place, error))
     }
 
     /// The frame at `handle`, if it lies in the file and its checksum is right.
-    pub(super) fn sound_frame(&mut self, handle: BlockHandle) -> Option<Bytes> {
-        let len = self.file.check_handle(handle, Section::Data).ok()?;
-        self.budget = self.budget.checked_sub(len)?;
-        let frame = self.file.read_frame(handle).ok()?;
+    pub(super) fn sound_frame(&mut self, handle: BlockHandle, section: Section) -> Option<Bytes> {
+        let frame = self.frame(handle, section, (section, handle.offset)).ok()?;
         frame::verify(&frame).ok().map(|()| frame)
+    }
+
+    /// Checks whether the blocks that handles lead to cover the file, without overlaps. `is_complete`: whether an index
+    /// vouches that there are no other data blocks.
+    pub(super) fn check_coverage(&mut self, is_complete: bool) {
+        let mut extents = std::mem::take(&mut self.extents);
+        extents.sort_unstable();
+        // Two names may lead to one filter.
+        extents.dedup_by(|b, a| a == b && a.2 == Section::Filter);
+        let mut before: Extent = (0, 0, Section::Data);
+        let mut scanner = Scanner::new(self.file, &Order::Bytewise, Patience::Limited);
+        for extent in extents {
+            let (start, end, section) = extent;
+            let (start_before, end_before, section_before) = before;
+            if start < end_before {
+                let expected = "blocks that do not overlap";
+                let end = end.min(end_before);
+                let found = format!(
+                    "bytes {start} to {end}, which the {section_before} at {start_before} also claims"
+                );
+                self.report
+                    .find(Severity::Damage, (section, start), expected, found);
+            } else if self.is_padding(before, extent) {
+                self.report.checked_bytes += start - end_before;
+            } else if start > end_before {
+                let scanner = is_complete.then_some(&mut scanner);
+                self.check_gap(end_before..start, section, scanner);
+            }
+            if end > end_before {
+                before = extent;
+            }
+        }
+    }
+
+    /// Whether two data blocks have nothing between them but the padding of an aligned table.
+    fn is_padding(&self, (_, end_before, before): Extent, (start, end, next): Extent) -> bool {
+        let len = start - end_before;
+        let is_padding = |bytes: Bytes| page::is_padding(end_before, &bytes);
+        len > 0
+            && (before, next) == (Section::Data, Section::Data)
+            && len == page::padding(end_before, end - start)
+            && { self.file.read(end_before, len as usize) }.is_ok_and(is_padding)
+    }
+
+    /// Reports bytes to which no handle leads, before a block of `section`. If an index vouches that they hold no data, there is
+    /// a `scanner` to look for some.
+    fn check_gap(&mut self, gap: Range<u64>, section: Section, scanner: Option<&mut Scanner<'_>>) {
+        let mut found = format!(
+            "{} bytes before the {section} that no handle leads to",
+            gap.end - gap.start
+        );
+        let (mut severity, mut place) = (Severity::Unchecked, (Section::Data, gap.start));
+        if let Some(scanner) = scanner {
+            (severity, place) = (Severity::Warning, (section, gap.start));
+            let blocks = scanner.scan(gap, |at| self.progress.reach(at));
+            let entries: u64 = blocks.iter().map(|block| block.entries()).sum();
+            if entries > 0 {
+                severity = Severity::Damage;
+                found.push_str(&format!(", with {entries} entries in sound blocks"));
+            }
+        }
+        let expected = "each block right after the one before";
+        self.report.find(severity, place, expected, found);
+    }
+
+    /// Reports how much of the data is sound, if no sound index says what there is.
+    pub(super) fn count_what_is_left(&mut self) {
+        let order = self.options.order.clone().unwrap_or(Order::Bytewise);
+        let (entries, blocks) = salvage::recoverable(self.file, &order, &mut self.progress);
+        if blocks > 0 {
+            self.report.find(
+                Severity::Unchecked,
+                (Section::Data, 0),
+                "a sound index that leads to all data blocks",
+                format!("{entries} entries in {blocks} sound blocks, which salvage would copy"),
+            );
+        }
     }
 }

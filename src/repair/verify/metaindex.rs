@@ -1,13 +1,15 @@
 //! Checks the metaindex, and reads what it names: filters, properties and pieces.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::Verifier;
-use super::report::{Ascent, Place, Severity, Tally};
+use super::report::{Place, Severity, Tally};
 use crate::error::{Section, show_key};
-use crate::filter::prefix_of;
+use crate::filter::{FilterPolicy, PrefixExtractor, prefix_of};
+use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::{FILTER_PREFIX, FilterBlockReader};
@@ -25,70 +27,69 @@ pub(super) struct Filter {
     offset: u64,
     /// Whether it passes a key, which is in the data block at this offset. `None` if it does not cover that.
     ask: Ask,
-    /// Keys that it rejects although they are present, and data blocks that it does not cover.
-    hidden: Tally,
+    /// Present keys that it rejects: taken for plain ones, and for a database's.
+    hidden: [Tally; 2],
+    /// Data blocks that it does not cover.
     unfiltered: Tally,
-    /// Whether it rejects a key that is taken for one of the other kind, too, if it can be.
-    rejects_other_kind: bool,
 }
 
 impl Filter {
-    pub(super) fn rejects_keys(&self) -> bool {
-        self.hidden.count > 0
-    }
-
-    /// Whether it rejects keys of the table, whatever kind they are of.
-    pub(super) fn rejects_either_kind(&self) -> bool {
-        self.rejects_keys() && self.rejects_other_kind
+    /// Whether it rejects keys of the table, taken for keys of this kind.
+    pub(super) fn rejects(&self, kind: KeyKind) -> bool {
+        let mut hidden = KINDS.iter().zip(&self.hidden);
+        hidden.any(|(of, hidden)| *of == kind && hidden.count > 0)
     }
 }
 
 type Ask = Box<dyn Fn(u64, &[u8]) -> Option<bool>>;
 
+const KINDS: [KeyKind; 2] = [KeyKind::Plain, KeyKind::Database];
+
 /// What the metaindex names, and what these parts say.
 #[derive(Default)]
 pub(super) struct Named {
     pub(super) filters: Vec<Filter>,
-    /// Name of the policy and handle of each filter; no name for a filter of prefixes, and those that there is no room for.
+    /// Name of the policy and handle of each filter; no name for a filter of prefixes.
     filters_named: Vec<(Option<String>, BlockHandle)>,
-    /// Bytes of the names in it.
-    names_len: u64,
-    /// Whether there was a filter of prefixes.
-    has_prefixes: bool,
-    /// The known policies of which there was a filter.
-    policies: HashSet<String>,
     /// Whether all filters are named: the metaindex is sound.
     has_all_filters: bool,
+    /// Known policies, and an empty name for prefixes, of which there was a filter.
+    filters_seen: HashSet<String>,
     /// Each with its offset.
     pub(super) properties: Option<(Properties, u64)>,
     pieces: Option<(Pieces, u64)>,
 }
 
-impl Verifier<'_, '_> {
+impl Verifier<'_> {
     /// Checks the metaindex and loads what it leads to.
     pub(super) fn check_metaindex(&mut self, offset: u64, metaindex: Block<Bytes>, is_sound: bool) {
         let place = (Section::Metaindex, offset);
         let named_by = is_sound.then_some(place);
-        let mut ascent = Ascent::default();
+        let mut misordered = Tally::default();
+        let (mut previous, mut names_len) = (None::<Vec<u8>>, 0);
         let mut cursor = BlockCursor::new(metaindex);
         while let Ok(true) = cursor.next() {
             let name = cursor.key();
-            ascent.add(name, <[u8]>::cmp);
-            let policy = name.strip_prefix(FILTER_PREFIX);
-            let is_filter = policy.is_some() || name.starts_with(PREFIXES_NAME);
+            // Sharing prefixes, they could be the square of the metaindex.
+            names_len += name.len() as u64;
+            if names_len > self.file.size {
+                let expected = "names that take less than the file, all together";
+                let found = format!("{names_len} bytes");
+                self.report.find(Severity::Damage, place, expected, found);
+                break;
+            }
+            if let Some(previous) = previous.filter(|previous| &previous[..] >= name) {
+                misordered.note_order(&previous, name);
+            }
+            previous = Some(name.to_vec());
+            let is_filter = name.starts_with(FILTER_PREFIX) || name.starts_with(PREFIXES_NAME);
             let is_known = is_filter || [PROPERTIES_NAME, PIECES_NAME].contains(&name);
             match BlockHandle::decode(cursor.value()) {
-                Some((handle, _)) if name == PROPERTIES_NAME => {
-                    let decode = |block: Bytes, _: &mut _| Properties::decode(&block);
-                    let loaded = self.load(handle, Section::Properties, named_by, decode);
-                    let sound = loaded.filter(|(_, is_sound)| *is_sound);
-                    self.named.properties = sound.map(|(stated, _)| (stated, handle.offset));
-                }
-                Some((handle, _)) if name == PIECES_NAME => self.load_pieces(handle, named_by),
                 Some((handle, _)) if is_filter => self.load_filter(name, handle, named_by),
+                Some((handle, _)) if is_known => self.load_about(name, handle, named_by),
                 // Other entries may hold anything. If one holds the handle of a block, the block is no gap.
                 Some((handle, _)) => {
-                    if let Some(frame) = self.sound_frame(handle) {
+                    if let Some(frame) = self.sound_frame(handle, Section::Metaindex) {
                         self.account((Section::Metaindex, handle.offset), frame.len() as u64);
                     }
                 }
@@ -100,11 +101,9 @@ impl Verifier<'_, '_> {
                 None => {}
             }
         }
-        self.named.has_all_filters = is_sound && self.named.names_len <= self.file.size;
+        self.named.has_all_filters = is_sound;
         if is_sound {
-            for tally in [ascent.misordered, ascent.repeated] {
-                self.report.find_tally(Severity::Damage, place, tally);
-            }
+            self.report.find_tally(Severity::Damage, place, misordered);
         }
     }
 
@@ -112,109 +111,115 @@ impl Verifier<'_, '_> {
     ///
     /// Readers use the first of a policy, and the first of prefixes. More of them are out of order, and would all be held in memory.
     fn load_filter(&mut self, name: &[u8], handle: BlockHandle, named_by: Option<Place>) {
-        let text = |name| String::from_utf8_lossy(name).into_owned();
-        let policy = name.strip_prefix(FILTER_PREFIX).map(text);
+        let place = (Section::Filter, handle.offset);
+        let payload = self.load(handle, Section::Filter, named_by);
+        let policy = name.strip_prefix(FILTER_PREFIX);
         let extractor = name.strip_prefix(PREFIXES_NAME).unwrap_or_default();
-        // Sharing prefixes, the names could be the square of the metaindex.
-        self.named.names_len += name.len() as u64;
-        let has_room = self.named.names_len <= self.file.size;
-        let named = policy.clone().filter(|_| has_room);
-        self.named.filters_named.push((named, handle));
-        let mut policies = self.options.known_policies().into_iter();
-        let known = policies.find(|known| Some(known.name()) == policy.as_deref());
-        let known = known.filter(|known| self.named.policies.insert(known.name().to_owned()));
-        let is_of_prefixes = policy.is_none();
-        let name = policy.unwrap_or_else(|| text(extractor));
-        let is_first = is_of_prefixes && !self.named.has_prefixes;
-        self.named.has_prefixes |= is_of_prefixes;
-        let extractor = self.options.known_extractor(extractor).filter(|_| is_first);
-        let decode = |payload: Bytes, _: &mut _| {
-            Ok(match (known, extractor) {
-                (Some(policy), _) => {
-                    let reader = FilterBlockReader::new(payload)?;
-                    reader.check_offsets()?;
-                    Some(Box::new(move |offset, key: &[u8]| {
-                        let passes = || reader.key_may_match(&*policy, offset, key);
-                        reader.has_filter(offset).then(passes)
-                    }) as Ask)
-                }
-                (None, Some(extractor)) => {
-                    let reader = PrefixBlockReader::new(payload)?;
-                    Some(Box::new(move |_, key: &[u8]| {
-                        let prefix = prefix_of(&*extractor, key);
-                        Some(prefix.is_none_or(|prefix| reader.may_match(prefix)))
-                    }) as Ask)
-                }
-                (None, None) => None,
-            })
+        let text = |name| String::from_utf8_lossy(name).into_owned();
+        self.named.filters_named.push((policy.map(text), handle));
+        let Some((payload, true)) = payload else {
+            return;
         };
-        if let Some((Some(ask), true)) = self.load(handle, Section::Filter, named_by, decode) {
+        let name = text(policy.unwrap_or(extractor));
+        let mut is_first = |name: &str| self.named.filters_seen.insert(name.to_owned());
+        let asks = if policy.is_none() {
+            let extractor = self.options.known_extractor(extractor);
+            let extractor = extractor.filter(|_| is_first(""));
+            extractor.map(|extractor| ask_prefixes(extractor, payload))
+        } else {
+            let mut policies = self.options.known_policies().into_iter();
+            let policy = policies.find(|policy| policy.name() == name && is_first(&name));
+            policy.map(|policy| ask_policy(policy, payload))
+        };
+        if let Some(ask) = asks.and_then(|ask| self.accept(place, ask)) {
             self.named.filters.push(Filter {
                 name,
                 offset: handle.offset,
                 ask,
-                hidden: Tally::default(),
+                hidden: Default::default(),
                 unfiltered: Tally::default(),
-                rejects_other_kind: false,
             });
         }
     }
 
     /// Asks the filters for `key`, of the data block at `offset`, and notes what is wrong. `is_first`: whether it is the block's first.
+    ///
+    /// Where it is not certain of which kind the keys are, asks for both.
     pub(super) fn ask_filters(&mut self, offset: u64, key: &[u8], is_first: bool) {
-        let other_kind = match self.report.keys {
-            KeyKind::Plain => user_key(key),
-            KeyKind::Database => key,
-        };
+        let keys = KINDS.map(|kind| {
+            let reading = self.readings.iter().find(|reading| reading.kind == kind);
+            // An order of stored keys does not know of user keys.
+            let key = reading.map_or_else(|| user_key(key), |own| own.order.filter_key(key));
+            self.kind.is_none_or(|own| own == kind).then_some(key)
+        });
         for filter in &mut self.named.filters {
             self.report.filter_checks += 1;
-            // Where the kind is not known, one of the two has to pass.
-            if self.guesses_kind && !filter.rejects_other_kind {
-                filter.rejects_other_kind = (filter.ask)(offset, other_kind) == Some(false);
+            let answers = keys.map(|key| key.map(|key| (filter.ask)(offset, key)));
+            if is_first && answers.contains(&Some(None)) {
+                let expected = format!("a filter for the data block at {offset}");
+                let found = "none: lookups in it read the block";
+                filter.unfiltered.note(|| (expected, found.into()));
             }
-            match (filter.ask)(offset, self.order.filter_key(key)) {
-                None if is_first => filter.unfiltered.note(|| {
-                    let expected = format!("a filter for the data block at {offset}");
-                    (expected, "none: lookups in it read the block".into())
-                }),
-                Some(false) => filter.hidden.note(|| {
-                    let expected = format!("that {} passes each key of the table", filter.name);
-                    let key = show_key(key);
-                    let found = format!("{key} rejected, which is in the data block at {offset}");
-                    (expected, found)
-                }),
-                _ => {}
+            for (hidden, answer) in filter.hidden.iter_mut().zip(answers) {
+                if answer == Some(Some(false)) {
+                    hidden.note(|| {
+                        let expected = format!("that {} passes each key of the table", filter.name);
+                        let key = show_key(key);
+                        let found =
+                            format!("{key} rejected, which is in the data block at {offset}");
+                        (expected, found)
+                    });
+                }
             }
         }
     }
 
-    /// `fits_both`: whether the keys may be of either kind.
-    pub(super) fn report_filters(&mut self, fits_both: bool) {
-        // In an unknown order, the keys may be a database's, whose filter holds user keys.
-        let severity = if self.report.unknown_order || fits_both {
-            Severity::Unchecked
-        } else {
-            Severity::Damage
-        };
+    /// Reports what filters reject, now that it is known of which kind the keys are.
+    pub(super) fn report_filters(&mut self) {
         for filter in std::mem::take(&mut self.named.filters) {
             let place = (Section::Filter, filter.offset);
-            self.report.find_tally(severity, place, filter.hidden);
+            let [plain, database] = filter.hidden;
+            let (mut severity, hidden) = match self.kind {
+                Some(KeyKind::Plain) => (Severity::Damage, plain),
+                Some(KeyKind::Database) => (Severity::Damage, database),
+                // Readers do not ask it, and it may hold user keys or stored ones.
+                None if database.count > 0 => (Severity::Unchecked, plain),
+                None => (Severity::Unchecked, Tally::default()),
+            };
+            if self.report.unknown_order {
+                // The keys may be a database's, whose filter holds user keys.
+                severity = Severity::Unchecked;
+            }
+            self.report.find_tally(severity, place, hidden);
             self.report
                 .find_tally(Severity::Warning, place, filter.unfiltered);
         }
     }
 
-    fn load_pieces(&mut self, handle: BlockHandle, named_by: Option<Place>) {
-        let decode = |block, _: &mut _| Pieces::decode(block);
-        match self.load(handle, Section::Pieces, named_by, decode) {
-            Some((Some(pieces), true)) => self.named.pieces = Some((pieces, handle.offset)),
-            Some((None, true)) => {
+    /// Reads the properties or the pieces, as `name` says.
+    fn load_about(&mut self, name: &[u8], handle: BlockHandle, named_by: Option<Place>) {
+        let section = if name == PROPERTIES_NAME {
+            Section::Properties
+        } else {
+            Section::Pieces
+        };
+        let place = (section, handle.offset);
+        let Some((payload, true)) = self.load(handle, section, named_by) else {
+            return;
+        };
+        if section == Section::Properties {
+            let stated = self.accept(place, Properties::decode(&payload));
+            self.named.properties = stated.map(|stated| (stated, handle.offset));
+            return;
+        }
+        match self.accept(place, Pieces::decode(payload)) {
+            Some(Some(pieces)) => self.named.pieces = Some((pieces, handle.offset)),
+            Some(None) => {
                 let expected = "a version of about.pieces that is known";
                 let found = "another, which readers ignore";
-                let place = (Section::Pieces, handle.offset);
                 self.report.find(Severity::Note, place, expected, found);
             }
-            Some((_, false)) | None => {}
+            None => {}
         }
     }
 
@@ -230,13 +235,13 @@ impl Verifier<'_, '_> {
             compared.push(pieces.index.check_block(index.data()));
         }
         for divided in &pieces.filters {
-            if let Some(frame) = self.sound_frame(divided.handle) {
+            if let Some(frame) = self.sound_frame(divided.handle, Section::Filter) {
                 let block = frame::open(&frame);
                 compared.push(block.and_then(|block| divided.check_block(&block)));
             }
         }
-        for defect in compared.into_iter().filter_map(Result::err) {
-            self.report.find_defect((Section::Pieces, offset), defect);
+        for checked in compared {
+            self.accept((Section::Pieces, offset), checked);
         }
     }
 
@@ -245,39 +250,21 @@ impl Verifier<'_, '_> {
         let Some((stated, offset)) = self.named.properties.take() else {
             return;
         };
-        let counted = std::mem::take(&mut self.counted);
-        let mut rows = Vec::new();
+        let mut own = stated.clone();
         if self.counted_all {
-            let numbers = [
-                ("entries", self.report.entries, stated.entries),
-                ("key.bytes", counted.key_bytes, stated.key_bytes),
-                ("value.bytes", counted.value_bytes, stated.value_bytes),
-                ("data.blocks", self.report.data_blocks, stated.data_blocks),
-                ("data.bytes", counted.data_bytes, stated.data_bytes),
-                ("deletions", counted.deletions, stated.deletions),
-            ];
-            let number = |number: u64| Some(number.to_string());
-            rows.extend(numbers.map(|(name, own, stated)| (name, number(own), number(stated))));
-            let sequences = [counted.sequences, stated.sequences];
-            let ends = sequences.map(|range| range.map(|range| range.into_inner()).unzip());
-            let [(own_min, own_max), (min, max)] = ends;
-            for (name, own, stated) in [
-                ("sequence.min", own_min, min),
-                ("sequence.max", own_max, max),
-            ] {
-                let [own, stated] =
-                    [own, stated].map(|sequence| sequence.map(|sequence| sequence.to_string()));
-                rows.push((name, own, stated));
-            }
-            // A longer key is left out.
-            let short = |key: Option<Vec<u8>>| key.filter(|key| key.len() <= MAX_KEY_LEN);
-            for (name, own, stated) in [
-                ("key.first", short(counted.first_key), stated.first_key),
-                ("key.last", short(counted.last_key), stated.last_key),
-            ] {
-                let [own, stated] = [own, stated].map(|key| key.map(|key| show_all(&key)));
-                rows.push((name, own, stated));
-            }
+            let counted = std::mem::take(&mut self.counted);
+            own = Properties {
+                entries: counted.entries,
+                key_bytes: counted.key_bytes,
+                value_bytes: counted.value_bytes,
+                data_blocks: counted.data_blocks,
+                data_bytes: counted.data_bytes,
+                deletions: counted.deletions,
+                sequences: counted.sequences,
+                first_key: counted.first_key,
+                last_key: counted.last_key,
+                ..own
+            };
         }
         if self.named.has_all_filters {
             // Of several filters, the properties name one. The size of another says nothing.
@@ -286,27 +273,62 @@ impl Verifier<'_, '_> {
             let first = filters.clone().next();
             let named = filters.find(|(policy, _)| *policy == stated.filter_policy);
             let (policy, handle) = named.or(first).cloned().unzip();
-            let policy = policy.flatten();
-            if policy == stated.filter_policy {
-                let sizes = [handle.map(|handle| handle.size), stated.filter_bytes];
-                let [own, stated] = sizes.map(|size| size.map(|size| size.to_string()));
-                rows.push(("filter.bytes", own, stated));
-            } else {
-                let names = [policy, stated.filter_policy];
-                let [own, stated] = names.map(|name| name.map(|name| show_all(name.as_bytes())));
-                rows.push(("filter.policy", own, stated));
+            own.filter_policy = policy.flatten();
+            if own.filter_policy == stated.filter_policy {
+                own.filter_bytes = handle.map(|handle| handle.size);
             }
         }
-        for (name, own, stated) in rows.into_iter().filter(|(_, own, stated)| own != stated) {
-            let [own, stated] = [own, stated].map(|text| text.unwrap_or_else(|| "none".into()));
-            let expected = format!("the property {name} {own}, as the table has");
-            let place = (Section::Properties, offset);
-            self.report.find(Severity::Damage, place, expected, stated);
+        for ((name, own), (_, stated)) in figures(&own).into_iter().zip(figures(&stated)) {
+            if own != stated {
+                let [own, stated] = [own, stated].map(|text| text.unwrap_or_else(|| "none".into()));
+                let expected = format!("the property {name} {own}, as the table has");
+                let place = (Section::Properties, offset);
+                self.report.find(Severity::Damage, place, expected, stated);
+            }
         }
     }
 }
 
-/// A key or a name in full, in the form of [`show_key`].
-fn show_all(key: &[u8]) -> String {
-    format!("\"{}\"", key.escape_ascii())
+fn ask_policy(policy: Arc<dyn FilterPolicy>, block: Bytes) -> Result<Ask, Defect> {
+    let reader = FilterBlockReader::new(block)?;
+    reader.check_offsets()?;
+    Ok(Box::new(move |offset, key| {
+        let passes = || reader.key_may_match(&*policy, offset, key);
+        reader.has_filter(offset).then(passes)
+    }))
+}
+
+fn ask_prefixes(extractor: Arc<dyn PrefixExtractor>, block: Bytes) -> Result<Ask, Defect> {
+    let reader = PrefixBlockReader::new(block)?;
+    Ok(Box::new(move |_, key| {
+        let prefix = prefix_of(&*extractor, key);
+        Some(prefix.is_none_or(|prefix| reader.may_match(prefix)))
+    }))
+}
+
+/// The properties that are compared, in words.
+fn figures(properties: &Properties) -> [(&'static str, Option<String>); 12] {
+    let number = |number: u64| Some(number.to_string());
+    let text = |text: &[u8]| format!("\"{}\"", text.escape_ascii());
+    // A longer key is left out.
+    let key = |key: &Option<Vec<u8>>| {
+        let short = key.as_ref().filter(|key| key.len() <= MAX_KEY_LEN);
+        short.map(|key| text(key))
+    };
+    let sequences = properties.sequences.as_ref();
+    let policy = properties.filter_policy.as_ref();
+    [
+        ("entries", number(properties.entries)),
+        ("key.bytes", number(properties.key_bytes)),
+        ("value.bytes", number(properties.value_bytes)),
+        ("data.blocks", number(properties.data_blocks)),
+        ("data.bytes", number(properties.data_bytes)),
+        ("deletions", number(properties.deletions)),
+        ("sequence.min", sequences.and_then(|at| number(*at.start()))),
+        ("sequence.max", sequences.and_then(|at| number(*at.end()))),
+        ("key.first", key(&properties.first_key)),
+        ("key.last", key(&properties.last_key)),
+        ("filter.policy", policy.map(|name| text(name.as_bytes()))),
+        ("filter.bytes", properties.filter_bytes.and_then(number)),
+    ]
 }

@@ -2,15 +2,13 @@
 //! whether these parts cover the file.
 //!
 //! ```text
-//! blocks.rs       reads a block by its handle, checks frame and structure
+//! blocks.rs       reads a block by its handle, checks frame and structure; finds what no handle leads to
 //! metaindex.rs    the metaindex, and the filters, properties and pieces that it names
 //! data.rs         index and data blocks: the order of the keys, and each key against the filters
-//! coverage.rs     what no handle leads to
 //! report.rs       findings and figures
 //! ```
 
 mod blocks;
-mod coverage;
 mod data;
 mod metaindex;
 mod report;
@@ -31,11 +29,12 @@ use crate::read::file::TableFile;
 use crate::read::options::OpenOptions;
 use crate::read::recognise::Evidence;
 use crate::read::source::Source;
-use crate::repair::progress::{Callback, Progress, Reporter};
+use crate::repair::progress::{Progress, Reporter};
 use crate::write::summary::Summary;
 
 use blocks::Extent;
-use metaindex::{Filter, Named};
+use data::Reading;
+use metaindex::Named;
 pub use report::{Finding, Severity, VerifyReport};
 
 /// How [`verify`] checks a table.
@@ -59,7 +58,7 @@ pub use report::{Finding, Severity, VerifyReport};
 pub struct VerifyOptions<'a> {
     open: OpenOptions,
     keys: Option<KeyKind>,
-    progress: Callback<'a>,
+    progress: Reporter<'a>,
 }
 
 impl<'a> VerifyOptions<'a> {
@@ -90,7 +89,7 @@ impl<'a> VerifyOptions<'a> {
         mut self,
         callback: impl FnMut(Progress) -> ControlFlow<()> + 'a,
     ) -> VerifyOptions<'a> {
-        self.progress = Callback::new(callback);
+        self.progress = Reporter::new(callback);
         self
     }
 }
@@ -111,8 +110,7 @@ impl<'a> VerifyOptions<'a> {
 /// keys: otherwise it is [`Severity::Unchecked`].
 ///
 /// Costs a read of the whole file (no block goes to the cache) and the memory of its largest block, of its index, and
-/// of 24 bytes for each block. A file whose handles overlap is read at most twice over. A database's table without a
-/// shortened index key may be read twice, too.
+/// of 24 bytes for each block. A file whose handles overlap is read at most twice over.
 ///
 /// # Errors
 ///
@@ -142,129 +140,89 @@ pub fn verify(source: impl Into<Source>, options: VerifyOptions<'_>) -> Result<V
         Some(path) => error.at_path(path),
         None => error,
     })?;
-    let VerifyOptions {
-        open,
-        keys,
-        progress,
-    } = options;
-    let mut progress = Reporter::new(file.size, progress);
-    let mut run = |guess| Verifier::new(&file, &open, keys, guess, &mut progress).run();
-    let first = run(None);
-    let Some(kind) = first.other_kind.filter(|_| !first.report.cancelled) else {
-        return Ok(first.report);
-    };
-    let second = run(Some(kind));
-    // A filter that passes every key of the first kind and rejects some of the other speaks for the first. One that rejects keys of
-    // either kind is damaged, and says nothing.
-    let keys_decide = first.keys_decide && first.filters_reject_keys;
-    Ok(if second.filters_reject_keys && !keys_decide {
-        first.report
-    } else {
-        second.report
-    })
-}
-
-/// What one run found.
-struct Verified {
-    report: VerifyReport,
-    filters_reject_keys: bool,
-    /// The kind of keys that the table should be checked for instead, and whether the keys themselves say so.
-    other_kind: Option<KeyKind>,
-    keys_decide: bool,
+    Ok(Verifier::new(&file, options).run())
 }
 
 /// One run over one file.
-struct Verifier<'a, 'p> {
+struct Verifier<'a> {
     file: &'a TableFile,
-    options: &'a OpenOptions,
-    /// The kind of keys that the caller named.
-    kind_named: Option<KeyKind>,
-    /// Whether, without properties, nothing but the keys says of which kind they are.
-    guesses_kind: bool,
-    /// Whether the properties or the index keys decide what kind of keys is checked.
-    chooses_kind: bool,
-    /// The order in which the keys are checked.
-    order: Order,
+    options: OpenOptions,
+    progress: Reporter<'a>,
+    /// The kind of keys, if it is certain: as the caller, the comparator or the properties say, or, once all keys were seen, as
+    /// these say.
+    kind: Option<KeyKind>,
+    /// What the keys may be: if nothing says of which kind they are, plain ones or a database's.
+    readings: Vec<Reading>,
+    /// Keys that are no database's, as damage.
+    malformed: VerifyReport,
+    /// What the keys say about their kind.
+    evidence: Evidence,
     report: VerifyReport,
     named: Named,
     /// What the properties are compared with.
     counted: Summary,
     /// Whether `counted` is of all data blocks: none of them is damaged, and nor is the index.
     counted_all: bool,
-    /// What the keys say about their kind and order.
-    evidence: Evidence,
-    /// Keys out of order, as damage: until it is known whether the order that they were checked in is the table's.
-    misordered: VerifyReport,
     /// Where all blocks lie that handles lead to.
     extents: Vec<Extent>,
     /// Bytes that handles may still ask for. A hostile file could name a large block again and again.
     budget: u64,
     work: KeyWork,
-    progress: &'a mut Reporter<'p>,
 }
 
-impl<'a, 'p> Verifier<'a, 'p> {
-    /// Prepares a run. `keys` is the kind of keys that the caller named, `guess` what an earlier run came to.
-    fn new(
-        file: &'a TableFile,
-        options: &'a OpenOptions,
-        keys: Option<KeyKind>,
-        guess: Option<KeyKind>,
-        progress: &'a mut Reporter<'p>,
-    ) -> Verifier<'a, 'p> {
-        let order = options.order.clone().unwrap_or(Order::Bytewise);
-        let (order, kind) = match keys.or(guess) {
-            Some(KeyKind::Database) => (internal_order(order), KeyKind::Database),
-            None if order.shortens_filter_keys() => (order, KeyKind::Database),
-            _ => (order, KeyKind::Plain),
+impl<'a> Verifier<'a> {
+    fn new(file: &'a TableFile, options: VerifyOptions<'a>) -> Verifier<'a> {
+        let VerifyOptions {
+            open,
+            keys,
+            mut progress,
+        } = options;
+        progress.start(file.size);
+        let order = open.order.clone().unwrap_or(Order::Bytewise);
+        let is_internal = keys.is_none() && order.shortens_filter_keys();
+        let kind = keys.or(is_internal.then_some(KeyKind::Database));
+        let plain = Reading::new(KeyKind::Plain, order.clone());
+        let internal = if is_internal {
+            order
+        } else {
+            internal_order(order)
+        };
+        let database = Reading::new(KeyKind::Database, internal);
+        let readings = match kind {
+            Some(KeyKind::Database) => vec![database],
+            None if open.order.is_none() => vec![plain, database],
+            _ => vec![plain],
         };
         Verifier {
             report: VerifyReport {
                 file_bytes: file.size,
-                keys: kind,
                 ..VerifyReport::default()
             },
-            order,
-            kind_named: keys,
-            guesses_kind: keys.is_none() && options.order.is_none(),
-            chooses_kind: keys.is_none() && guess.is_none() && options.order.is_none(),
+            kind,
+            readings,
             file,
-            options,
+            options: open,
+            progress,
+            malformed: VerifyReport::default(),
+            evidence: Evidence::default(),
             named: Named::default(),
             counted: Summary::default(),
             counted_all: false,
-            evidence: Evidence::default(),
-            misordered: VerifyReport::default(),
             extents: Vec::new(),
             budget: file.size.saturating_mul(2),
             work: KeyWork::of_file(),
-            progress,
         }
     }
 
-    fn run(mut self) -> Verified {
+    fn run(mut self) -> VerifyReport {
         // Whether an index vouches that it leads to all data blocks.
         let footer = self.check_footer();
         let is_complete = footer.is_some_and(|footer| self.check_blocks(footer));
-        let is_guessed = self.guesses_kind && self.named.properties.is_none();
-        let by_keys = self.evidence.verdict();
-        let fits_both = is_guessed && by_keys.is_none();
-        if fits_both {
-            // Readers do not ask the filter, which may hold user keys or stored ones.
-            self.named.filters.retain(Filter::rejects_either_kind);
-        }
-        let rejects_keys = self.named.filters.iter().any(Filter::rejects_keys);
-        let filters_reject_keys = rejects_keys && !fits_both;
-        // A database's filter holds user keys, and rejects stored ones. The filter of a plain table rejects user keys.
-        let by_filters = filters_reject_keys.then_some(match self.report.keys {
-            KeyKind::Plain => KeyKind::Database,
-            KeyKind::Database => KeyKind::Plain,
-        });
-        let by_keys = by_keys.filter(|kind| *kind != self.report.keys);
-        let other_kind = by_keys.or(by_filters).filter(|_| is_guessed);
-        self.settle_order();
+        self.report.entries = self.counted.entries;
+        self.report.data_blocks = self.counted.data_blocks;
+        let order = self.settle();
         if !self.progress.is_cancelled() {
-            self.report_filters(fits_both);
+            self.report_filters();
             self.compare_properties();
             self.check_coverage(is_complete);
         }
@@ -272,17 +230,13 @@ impl<'a, 'p> Verifier<'a, 'p> {
             self.count_what_is_left();
         }
         if !self.progress.is_cancelled() {
-            self.check_that_it_opens();
+            self.check_that_it_opens(order);
             self.progress.complete();
         }
         self.report.cancelled = self.progress.is_cancelled();
-        self.report.sort();
-        Verified {
-            report: self.report,
-            filters_reject_keys,
-            other_kind,
-            keys_decide: by_keys.is_some(),
-        }
+        let findings = &mut self.report.findings;
+        findings.sort_by_key(|finding| (finding.offset(), finding.section()));
+        self.report
     }
 
     /// Checks all blocks that the footer leads to. Returns whether the index is what was written.
@@ -295,16 +249,15 @@ impl<'a, 'p> Verifier<'a, 'p> {
         }
         let sound_index = index.as_ref().filter(|(_, is_sound)| *is_sound);
         self.compare_pieces(footer.index, sound_index.map(|(index, _)| index));
+        if let Some(stated) = self.stated_kind() {
+            self.kind.get_or_insert(stated);
+            if self.readings.len() > 1 {
+                self.readings.retain(|reading| reading.kind == stated);
+            }
+        }
         let Some((index, is_sound)) = index else {
             return false;
         };
-        self.read_index_keys(index.clone());
-        // A database's filter holds user keys, of which an order of stored keys does not know.
-        let kind = self.stated_kind().unwrap_or(self.evidence.kind());
-        let is_of_user_keys = kind == KeyKind::Database;
-        if self.kind_named.is_none() && self.report.keys == KeyKind::Plain && is_of_user_keys {
-            self.named.filters.clear();
-        }
         let _ = self.check_data(footer.index.offset, index, is_sound);
         is_sound
     }
@@ -315,22 +268,43 @@ impl<'a, 'p> Verifier<'a, 'p> {
         stated.map(|(properties, _)| properties.key_kind)
     }
 
-    /// Reports keys out of order, now that all keys were seen.
-    fn settle_order(&mut self) {
-        let order = user_order(&self.order).unwrap_or(&self.order);
+    /// Decides which reading is right, now that all keys were seen, and reports what does not fit it. Returns its order.
+    ///
+    /// The keys say of which kind they are, unless a filter rejects some as of that kind and none as of the other: a database's
+    /// filter holds user keys.
+    fn settle(&mut self) -> Order {
+        let rejects = |kind| { self.named.filters.iter() }.any(|filter| filter.rejects(kind));
+        self.kind = self.kind.or_else(|| match self.evidence.verdict()? {
+            KeyKind::Plain if rejects(KeyKind::Plain) && !rejects(KeyKind::Database) => {
+                Some(KeyKind::Database)
+            }
+            KeyKind::Database if rejects(KeyKind::Database) && !rejects(KeyKind::Plain) => {
+                Some(KeyKind::Plain)
+            }
+            kind => Some(kind),
+        });
+        let mut readings = self.readings.iter();
+        let right = readings.position(|reading| Some(reading.kind) == self.kind);
+        let reading = self.readings.swap_remove(right.unwrap_or(0));
+        self.report.keys = reading.kind;
+        if reading.kind == KeyKind::Database {
+            self.report.add_damage(std::mem::take(&mut self.malformed));
+        }
+        let order = user_order(&reading.order).unwrap_or(&reading.order);
         let stated = self.named.properties.as_ref();
         let stated = stated.map(|(properties, _)| &*properties.comparator);
         let is_known = self.options.order.is_some()
             || match stated {
                 Some(name) => name == order.comparator().name(),
-                None => self.evidence.order_is_evident(),
+                None => reading.evidence.order_is_evident(),
             };
-        let misordered = std::mem::take(&mut self.misordered);
         if is_known {
-            self.report.add_damage(misordered);
+            self.report.add_damage(reading.misordered);
         } else if !self.options.stored_order {
             // What shows that the order is another one.
-            self.report.order_clue = match (stated, misordered.findings.first()) {
+            let misordered = reading.misordered.findings.iter();
+            let first = misordered.min_by_key(|finding| finding.offset());
+            self.report.order_clue = match (stated, first) {
                 (Some(name), _) => Some(format!("the table names the comparator {name:?}")),
                 (None, Some(first)) => Some(format!(
                     "keys ascend neither bytewise nor as a database's, first in the {} at offset {}",
@@ -341,16 +315,17 @@ impl<'a, 'p> Verifier<'a, 'p> {
             };
             self.report.unknown_order = self.report.order_clue.is_some();
         }
+        reading.order
     }
 
     /// Reports a finding if the table does not open although nothing else is wrong.
-    fn check_that_it_opens(&mut self) {
+    fn check_that_it_opens(&mut self, order: Order) {
         if !self.report.is_sound() {
             return;
         }
         let mut options = self.options.clone().no_cache();
         if !options.stored_order {
-            options.order = Some(self.order.clone());
+            options.order = Some(order);
         }
         if let Err(error) = options.open_source(self.file.source.clone()) {
             self.report.find_error((Section::Index, 0), &error);

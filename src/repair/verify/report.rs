@@ -1,6 +1,5 @@
 //! The report of a verification: findings and figures.
 
-use std::cmp::Ordering;
 use std::fmt;
 
 use crate::error::{Corruption, Error, ErrorKind, Section, show_key};
@@ -32,12 +31,8 @@ pub enum Severity {
 
 impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Severity::Note => "note",
-            Severity::Warning => "warning",
-            Severity::Unchecked => "unchecked",
-            Severity::Damage => "damage",
-        })
+        let name = format!("{self:?}");
+        f.write_str(&name.to_lowercase())
     }
 }
 
@@ -169,12 +164,6 @@ impl fmt::Display for VerifyReport {
 }
 
 impl VerifyReport {
-    /// Puts the findings in the order of offsets.
-    pub(super) fn sort(&mut self) {
-        self.findings
-            .sort_by_key(|finding| (finding.offset(), finding.section()));
-    }
-
     /// Records a finding: in full while there is room.
     pub(super) fn find(
         &mut self,
@@ -243,7 +232,7 @@ impl VerifyReport {
 }
 
 /// Findings of one kind, which could be as many as keys: the first in words, and their number.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) count: u64,
     first: Option<(String, String)>,
@@ -255,34 +244,10 @@ impl Tally {
         self.count += 1;
         self.first.get_or_insert_with(words);
     }
-}
 
-/// Checks that keys ascend.
-#[derive(Default)]
-pub(super) struct Ascent {
-    pub(super) previous: Option<Vec<u8>>,
-    /// Keys out of order, and keys that come twice: in no order does a key come before itself.
-    pub(super) misordered: Tally,
-    pub(super) repeated: Tally,
-}
-
-impl Ascent {
-    /// Checks that `key` comes after those before it.
-    pub(super) fn add(&mut self, key: &[u8], compare: impl FnOnce(&[u8], &[u8]) -> Ordering) {
-        let Some(previous) = &mut self.previous else {
-            self.previous = Some(key.to_vec());
-            return;
-        };
-        if compare(previous, key) != Ordering::Less {
-            let tally = if *previous == key {
-                &mut self.repeated
-            } else {
-                &mut self.misordered
-            };
-            let expected = || format!("keys that ascend, one after {}", show_key(previous));
-            tally.note(|| (expected(), show_key(key)));
-        }
-        previous.clear();
-        previous.extend_from_slice(key);
+    /// Counts `key`, which should come after `previous` and does not.
+    pub(super) fn note_order(&mut self, previous: &[u8], key: &[u8]) {
+        let expected = || format!("keys that ascend, one after {}", show_key(previous));
+        self.note(|| (expected(), show_key(key)));
     }
 }
