@@ -13,7 +13,7 @@
 use std::ops::Range;
 
 use super::{Defect, require};
-use crate::coding::{get_varint32, put_fixed32, put_fixed64, put_varint, varint_len};
+use crate::coding::{get_varint32, put_fixed32, put_varint, varint_len};
 
 /// Length of the last part of a block, the number of restarts.
 const COUNT_LEN: usize = 4;
@@ -61,7 +61,18 @@ impl BlockBuilder {
             _ => shared,
         };
         self.until_restart -= 1;
-        self.append(key, shared, value);
+        let (_, unshared) = key.split_at(shared);
+        let lens = [shared, unshared.len(), value.len()];
+        if lens.iter().all(|&len| len < 0x80) {
+            let lens = lens.map(|len| len as u8);
+            self.buffer.extend_from_slice(&lens);
+        } else {
+            for len in lens {
+                put_varint(&mut self.buffer, len as u64);
+            }
+        }
+        self.buffer.extend_from_slice(unshared);
+        self.buffer.extend_from_slice(value);
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
     }
@@ -74,34 +85,6 @@ impl BlockBuilder {
         }
         self.until_restart = self.restart_interval;
         0
-    }
-
-    #[inline(always)]
-    fn append(&mut self, key: &[u8], shared: usize, value: &[u8]) {
-        let unshared = key.len() - shared;
-        match (unshared, key.last_chunk()) {
-            // Fast path, common for ascending keys: three lengths of one byte each and up to five key bytes make a word.
-            // The word is stored whole, then cut to length.
-            (1..=5, Some(last)) if shared < 0x80 && value.len() < 0x80 => {
-                let lengths = shared | unshared << 8 | value.len() << 16;
-                let tail = u64::from_le_bytes(*last) >> (64 - 8 * unshared);
-                let end = self.buffer.len() + 3 + unshared;
-                put_fixed64(&mut self.buffer, lengths as u64 | tail << 24);
-                self.buffer.truncate(end);
-            }
-            _ => self.append_key(key, shared, value.len()),
-        }
-        self.buffer.extend_from_slice(value);
-    }
-
-    #[inline(never)]
-    #[expect(clippy::indexing_slicing, reason = "`shared` counts bytes of `key`")]
-    fn append_key(&mut self, key: &[u8], shared: usize, value_len: usize) {
-        let unshared = &key[shared..];
-        for len in [shared, unshared.len(), value_len] {
-            put_varint(&mut self.buffer, len as u64);
-        }
-        self.buffer.extend_from_slice(unshared);
     }
 
     /// The key added last, to this block or the one before.

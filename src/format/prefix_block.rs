@@ -58,18 +58,15 @@ impl PrefixBlockBuilder {
         self.extractor.name()
     }
 
-    /// Adds the prefix of `key`, which comes after `previous` in bytewise order. An error, and nothing is added, if the two
+    /// Adds the prefix of `key`, which comes after `previous` in bytewise order. Returns `false`, and adds nothing, if the two
     /// show that the extractor breaks the rule: keys that begin with a prefix have that prefix.
-    pub(crate) fn add_key(
-        &mut self,
-        previous: Option<&[u8]>,
-        key: &[u8],
-    ) -> Result<(), BrokenRule> {
+    #[must_use]
+    pub(crate) fn add_key(&mut self, previous: Option<&[u8]>, key: &[u8]) -> bool {
         let extractor = &*self.extractor;
         let prefix = prefix_of(extractor, key);
         // Keys with one prefix follow one another, so that each is added once.
         if self.last.as_deref() == prefix {
-            return Ok(());
+            return true;
         }
         let begins =
             |key: &[u8], with: Option<&[u8]>| with.is_some_and(|with| key.starts_with(with));
@@ -77,13 +74,13 @@ impl PrefixBlockBuilder {
             || previous.is_some_and(|previous| begins(previous, prefix))
             || prefix.is_some_and(|prefix| prefix_of(extractor, prefix) != Some(prefix));
         if is_broken {
-            return Err(BrokenRule);
+            return false;
         }
         if let Some(prefix) = prefix {
             self.block.add_key(prefix);
         }
         self.last = prefix.map(<[u8]>::to_vec);
-        Ok(())
+        true
     }
 
     /// Returns the block; `None` if it exceeds 4 GiB.
@@ -92,10 +89,6 @@ impl PrefixBlockBuilder {
         self.block.finish(0)
     }
 }
-
-/// Two keys contradict the rule of [`PrefixExtractor`].
-#[derive(Debug)]
-pub(crate) struct BrokenRule;
 
 /// Reads the block.
 #[derive(Debug)]
@@ -130,7 +123,7 @@ mod tests {
         let mut previous = None;
         for key in keys {
             let key = key.as_bytes();
-            builder.add_key(previous, key).unwrap();
+            assert!(builder.add_key(previous, key));
             previous = Some(key);
         }
         builder.finish().unwrap()
@@ -249,7 +242,7 @@ mod tests {
             let mut previous = None;
             let mut refused = false;
             for key in keys.iter().map(|key| key.as_bytes()) {
-                refused |= builder.add_key(previous, key).is_err();
+                refused |= !builder.add_key(previous, key);
                 previous = Some(key);
             }
             assert!(refused, "{keys:?}");
@@ -257,9 +250,9 @@ mod tests {
         // A key is refused for what it is, and another takes its place.
         let policy = RibbonFilterPolicy::new(10);
         let mut builder = PrefixBlockBuilder::new(Arc::new(LastSlash), policy);
-        builder.add_key(None, b"a/1").unwrap();
-        builder.add_key(Some(b"a/1"), b"a/b/1").unwrap_err();
-        builder.add_key(Some(b"a/1"), b"a/2").unwrap();
+        assert!(builder.add_key(None, b"a/1"));
+        assert!(!builder.add_key(Some(b"a/1"), b"a/b/1"));
+        assert!(builder.add_key(Some(b"a/1"), b"a/2"));
         let reader = reader(&builder.finish().unwrap());
         assert!(reader.may_match(b"a/") && !reader.may_match(b"a/b/"));
     }

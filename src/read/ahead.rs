@@ -98,7 +98,7 @@ impl ReadAhead {
         if !inner.file.is_memory() {
             return self.load_from_file(inner, found, read);
         }
-        if inner.file.is_mapped() && !self.run.blocks.contains(&found.block) {
+        if inner.file.is_mapped() {
             self.announce(inner, found);
         }
         Ok((inner.load(found, read)?.into_payload(), false))
@@ -170,17 +170,42 @@ impl ReadAhead {
         })
     }
 
-    /// Has the system read a data block of a mapped file, and what comes next on a walk that goes on.
+    /// Has the system read what comes next on a walk through a mapped file that has come to a data block.
     ///
-    /// The one or two blocks of a short walk are announced only if they were never read: they are likely to be in memory, and asking
-    /// takes longer than to find them there.
+    /// When the walk arrives in the second half of what was announced, the next blocks are due, so that the system reads while
+    /// entries are used. The one or two blocks of a short walk are announced only if they were never read: they are likely to be
+    /// in memory, and asking takes longer than to find them there.
     fn announce(&mut self, inner: &Inner, found: BlockRef) {
-        let run = self.next_blocks(inner, found);
-        if run.blocks.len() > 2 || !inner.index.state(found).has(State::CHECKED) {
+        let Some(way) = self.way else {
+            // A walk that begins announces its block alone.
+            inner.announce_block(found);
+            self.run = Run::of(found);
+            return;
+        };
+        let (i, blocks) = (found.block, &self.run.blocks);
+        let passed = way.reverse().rest(blocks, &(i..i + 1));
+        let next = if !blocks.contains(&i) {
+            Some(i)
+        } else if passed.len() >= blocks.len() / 2 {
+            self.block_after(&self.run)
+        } else {
+            None
+        };
+        // What a piece of the index names that is not there is announced when the walk comes to it.
+        let Some(next) = next.and_then(|next| inner.index.block(next).ok()) else {
+            return;
+        };
+        let run = self.next_blocks(inner, next);
+        if run.blocks.len() > 2 || !inner.index.state(next).has(State::CHECKED) {
             let Range { start, end } = run.bytes;
             inner.file.announce(start, end - start);
         }
-        self.run = run;
+        // From where the walk is to the end of what was announced.
+        let here = frame_range(found.handle);
+        self.run = Run {
+            blocks: i.min(run.blocks.start)..run.blocks.end.max(i + 1),
+            bytes: here.start.min(run.bytes.start)..run.bytes.end.max(here.end),
+        };
         self.grow(inner);
     }
 

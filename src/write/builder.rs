@@ -19,7 +19,7 @@ use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
 use crate::format::internal_key::{internal_order, user_order};
 use crate::format::pieces::PiecesBuilder;
-use crate::format::prefix_block::{BrokenRule, PrefixBlockBuilder};
+use crate::format::prefix_block::PrefixBlockBuilder;
 use crate::format::properties::{AS_STORED, KEYS_ORDER, MAX_USER_BYTES, STORED_ORDER, user_key};
 use crate::write::align::Pages;
 use crate::write::new_file::{Destination, NewFile};
@@ -502,16 +502,16 @@ impl<D: Destination> TableBuilder<D> {
         };
         let previous = (self.summary.entries > 0).then(|| self.data.last_key());
         let previous = previous.map(|previous| self.options.order.filter_key(previous));
-        let added = prefixes.add_key(previous, self.options.order.filter_key(key));
-        added.map_err(|BrokenRule| {
-            let why = format!(
-                "the prefix extractor {:?} breaks its rule at the key {}: every key that begins with a prefix must have \
-                 that prefix",
-                prefixes.name(),
-                self.options.order.describe_key(key)
-            );
-            Error::new(ErrorKind::InvalidState, why)
-        })
+        if prefixes.add_key(previous, self.options.order.filter_key(key)) {
+            return Ok(());
+        }
+        let why = format!(
+            "the prefix extractor {:?} breaks its rule at the key {}: every key that begins with a prefix must have \
+             that prefix",
+            prefixes.name(),
+            self.options.order.describe_key(key)
+        );
+        Err(Error::new(ErrorKind::InvalidState, why))
     }
 }
 

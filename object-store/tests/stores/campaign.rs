@@ -10,6 +10,7 @@ use leveltable_object_store::{Retries, TableSet, Timeouts, publish};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
+use crate::BUSY;
 use crate::proxy::{Fault, Proxy};
 use crate::servers::seaweed;
 
@@ -80,6 +81,7 @@ fn fault(numbers: &mut Numbers) -> Fault {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs servers, and a release build to be quick"]
 async fn no_answer_is_wrong_and_none_hangs() {
+    let _alone = BUSY.lock().await;
     let direct = seaweed().store();
     let manifest = Path::from("campaign/manifest");
     let _ = direct.delete(&manifest).await;

@@ -14,6 +14,7 @@ use leveltable_object_store::{
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
+use crate::BUSY;
 use crate::proxy::{Fault, Proxy};
 use crate::servers::{Server, azurite, s3rver, seaweed};
 use crate::suite::{entries, local, options, upload};
@@ -145,6 +146,7 @@ async fn a_busy_server_is_asked_again_and_not_for_ever() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs servers"]
 async fn a_store_that_retries_ends_with_the_deadline() {
+    let _alone = BUSY.lock().await;
     let scene = Scene::new(seaweed(), "retries", 10_000).await;
     let store = scene.server.store_with(scene.proxy.address, 10);
     let source = ObjectSource::new(store, scene.path.clone())
@@ -164,6 +166,7 @@ async fn a_store_that_retries_ends_with_the_deadline() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs servers"]
 async fn a_lookup_in_a_shard_that_fails_takes_four_requests_and_ten_seconds() {
+    let _alone = BUSY.lock().await;
     let scene = Scene::new(seaweed(), "set/shard", 10_000).await;
     let (store, manifest) = (Arc::clone(&scene.store), Path::from("faults/set/manifest"));
     let _ = store.delete(&manifest).await;
@@ -216,6 +219,7 @@ async fn parts_that_are_told_to_slow_down_are_sent_four_times() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs servers"]
 async fn stalls_and_cuts_end_with_the_right_bytes_or_an_error() {
+    let _alone = BUSY.lock().await;
     for (name, server) in [("s3", seaweed()), ("azure", azurite()), ("wrong", s3rver())] {
         let scene = Scene::new(server, &format!("cut-{name}"), 10_000).await;
         type Break = fn() -> Fault;

@@ -8,6 +8,7 @@ use leveltable::OpenOptions;
 use leveltable_object_store::{ObjectSource, ObjectTableBuilder, open};
 use object_store::path::Path;
 
+use crate::BUSY;
 use crate::proxy::{Proxy, Seen};
 use crate::servers::seaweed;
 use crate::suite::{entries, options, upload};
@@ -132,6 +133,7 @@ async fn a_million_entries() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs servers"]
 async fn a_thousand_keys() {
+    let _alone = BUSY.lock().await;
     let path = Path::from("thousand.ldb");
     upload(&seaweed().store(), &path, 0..COUNT).await;
     let proxy = Proxy::start(seaweed().address).await;

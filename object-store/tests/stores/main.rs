@@ -15,6 +15,10 @@ use std::sync::Arc;
 
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
+use tokio::sync::Mutex;
+
+/// Held by tests that measure time, and by the one that keeps the machine busy.
+static BUSY: Mutex<()> = Mutex::const_new(());
 
 #[tokio::test(flavor = "multi_thread")]
 async fn in_memory() {

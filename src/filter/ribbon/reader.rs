@@ -114,10 +114,10 @@ impl Layout {
     #[inline]
     pub(crate) fn words_at(&self, probe: &Probe) -> Range<usize> {
         let Probe { segment, .. } = *probe;
-        let at = 4 * (segment * self.columns + segment.saturating_sub(self.narrow));
-        let end = at + 8 * self.width(probe) as u64;
-        let within = |at| usize::try_from(at).map_or(self.words_len, |at| at.min(self.words_len));
-        within(at)..within(end)
+        let start = 4 * (segment * self.columns + segment.saturating_sub(self.narrow));
+        let start = usize::try_from(start).unwrap_or(usize::MAX);
+        let end = start.saturating_add(8 * self.width(probe));
+        start..end.min(self.words_len)
     }
 
     /// Whether the equation holds in every column, by the `words` at [`words_at`](Self::words_at).

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::copy::index_room;
 use super::found::{Digest, Found};
-use super::kinds::Clues;
+use super::kinds::clue;
 use super::survey::{Survey, moved, run_of};
 use crate::comparator::Order;
 use crate::error::Section;
@@ -153,7 +153,7 @@ impl<'s> Index<'s> {
     pub(super) fn is_likely(
         &self,
         survey: &Survey<'_>,
-        clues: &Clues,
+        clues: &HashSet<u64>,
         must_have_room: bool,
     ) -> bool {
         if self.moved_by.is_some() {
@@ -171,7 +171,12 @@ impl<'s> Index<'s> {
     /// Then either its key is what a writer makes of a block's last key, or metaindex, filter or a gap lies between the two; and
     /// no data comes right after it, which a longer one that does not continue the keys may have. `must_have_room`: whether anything after it shows that it is no index which has lost
     /// what was before it.
-    fn stands_apart(&self, survey: &Survey<'_>, clues: &Clues, must_have_room: bool) -> bool {
+    fn stands_apart(
+        &self,
+        survey: &Survey<'_>,
+        clues: &HashSet<u64>,
+        must_have_room: bool,
+    ) -> bool {
         let Range { start, end } = self.list.range;
         let after = survey.frames.get(&end);
         let is_last = !after.is_some_and(is_data);
@@ -197,7 +202,7 @@ impl<'s> Index<'s> {
         };
         // None of a database's data has the largest sequence number.
         let is_shortened = self.order.shortens_filter_keys() && is_separator(&only.key);
-        if is_shortened || clues.has_block(only.handle.size, &only.key) {
+        if is_shortened || clues.contains(&clue(only.handle.size, &only.key)) {
             return is_last;
         }
         let ends_a_table =

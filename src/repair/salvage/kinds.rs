@@ -90,7 +90,7 @@ fn find_index<'s>(
     named: &HashMap<u64, u64>,
 ) -> (Option<Index<'s>>, Option<Index<'s>>) {
     let runs = survey.runs();
-    let clues = Clues::of(survey);
+    let clues = clues(survey);
     let (mut listed, mut must_have_room) = (HashSet::<u64>::new(), false);
     let (mut index, mut inside) = (None, None);
     for found in survey.before(survey.file().size) {
@@ -157,32 +157,23 @@ fn is_stated(survey: &Survey<'_>, list: &Found) -> bool {
     })
 }
 
-/// What an index says of the last block of its table, for all blocks of data.
-pub(super) struct Clues(HashSet<u64>);
-
-impl Clues {
-    /// By size and key: of a key that is shortened as by this crate, or not at all.
-    fn of(survey: &Survey<'_>) -> Clues {
-        let mut clues = HashSet::new();
-        for found in survey.data() {
-            let size = found.handle().size;
-            let last = found.digest().map(|digest| digest.last.clone());
-            let mut key = last.unwrap_or_default();
-            clues.insert(clue(size, &key));
-            survey.order().comparator().find_short_successor(&mut key);
-            clues.insert(clue(size, &key));
-        }
-        Clues(clues)
+/// What an index says of the last block of its table, for all blocks of data: with a key that is shortened as by this crate, or not
+/// at all.
+fn clues(survey: &Survey<'_>) -> HashSet<u64> {
+    let mut clues = HashSet::new();
+    for found in survey.data() {
+        let size = found.handle().size;
+        let last = found.digest().map(|digest| digest.last.clone());
+        let mut key = last.unwrap_or_default();
+        clues.insert(clue(size, &key));
+        survey.order().comparator().find_short_successor(&mut key);
+        clues.insert(clue(size, &key));
     }
-
-    /// Whether some block of this size has just this key in the index, if it is the last of its table.
-    pub(super) fn has_block(&self, size: u64, key: &[u8]) -> bool {
-        self.0.contains(&clue(size, key))
-    }
+    clues
 }
 
-/// The keys themselves would take memory.
-fn clue(size: u64, key: &[u8]) -> u64 {
+/// What an index says of a block, as a hash: the keys themselves would take memory.
+pub(super) fn clue(size: u64, key: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     (size, key).hash(&mut hasher);
     hasher.finish()
@@ -190,7 +181,7 @@ fn clue(size: u64, key: &[u8]) -> u64 {
 
 /// Sets aside the metaindex that each footer names. Returns the indexes that they name, each with how far it has moved.
 fn follow_footers(survey: &Survey<'_>) -> HashMap<u64, u64> {
-    let (mut named, mut metadata) = (HashMap::new(), Vec::new());
+    let mut named = HashMap::new();
     for found in survey.from(0) {
         let Content::Footer(footer) = &found.content else {
             continue;
@@ -218,20 +209,17 @@ fn follow_footers(survey: &Survey<'_>) -> HashMap<u64, u64> {
             parts.truncate(MAX_PARTS);
             parts.retain(|part| !listed.contains(part));
             let parts = parts.into_iter().filter_map(entries_at);
-            metadata.extend(parts.filter(|part| part.data().is_some()));
+            let parts = parts.filter(|part| part.data().is_some());
+            parts.for_each(|part| part.set_aside(Section::Metaindex));
         }
-        metadata.extend(metaindex);
+        metaindex.inspect(|found| found.set_aside(Section::Metaindex));
         named.extend(index.map(|found| (found.range.start, by)));
     }
-    metadata
-        .iter()
-        .for_each(|found| found.set_aside(Section::Metaindex));
     named
 }
 
 /// Sets aside metaindexes by their names and by what their handles lead to.
 fn set_aside_metaindexes(survey: &Survey<'_>) {
-    let mut metaindexes = Vec::new();
     // The lengths of the parts that hold no data, of which a metaindex comes after those that it names.
     let mut parts = HashSet::new();
     // Whether there was a gap since the last block of data.
@@ -253,14 +241,11 @@ fn set_aside_metaindexes(survey: &Survey<'_>) {
         };
         let handles = || survey.handles_in(found.handle());
         if digest.names_parts && handles().iter().all(leads_to_no_data) {
-            metaindexes.push(found);
+            found.set_aside(Section::Metaindex);
         } else {
             has_gap = false;
         }
     }
-    metaindexes
-        .iter()
-        .for_each(|found| found.set_aside(Section::Metaindex));
 }
 
 /// The last block of data that begins before `end`. What a stock name in `metaindex` leads to may have moved, so that other
