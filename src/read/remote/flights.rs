@@ -28,7 +28,10 @@ pub(super) type Wanted<W> = (Flight, Vec<(Range<u64>, W)>);
 
 /// The requests of a table that are on their way, by the items that they bring. With each, all bytes that it brings.
 #[derive(Debug, Default)]
-pub(super) struct Flights(Mutex<HashMap<Range<u64>, (Range<u64>, WeakShared<Response>)>>);
+pub(super) struct Flights(Mutex<HashMap<Range<u64>, OnItsWay>>);
+
+/// Which bytes of the file a request brings, and the request while somebody awaits it.
+type OnItsWay = (Range<u64>, WeakShared<Response>);
 
 impl Flights {
     /// Joins the requests that bring `items`, which ascend, and begins others for items that none brings yet: those that lie at
