@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use crate::read::options::OpenOptions;
+
 pub use crate::comparator::Order;
 pub use crate::format::block::Block;
 pub use crate::format::block_cursor::BlockCursor;
@@ -11,5 +13,5 @@ pub use crate::format::filter_block::{FilterBlockBuilder, FilterBlockReader};
 
 /// The policies that every reader knows.
 pub fn built_in_policies() -> Vec<Arc<dyn crate::filter::FilterPolicy>> {
-    crate::OpenOptions::new().known_policies()
+    OpenOptions::new().known_policies()
 }

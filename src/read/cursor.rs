@@ -111,7 +111,6 @@ impl fmt::Debug for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cursor")
             .field("source", &self.source)
-            .field("entries", &self.entries)
             .field("block", &self.block)
             .finish_non_exhaustive()
     }
