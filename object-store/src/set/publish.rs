@@ -214,7 +214,7 @@ async fn ends(table: &AsyncTable) -> leveltable::Result<Option<(Bytes, Bytes)>> 
 
 /// The shards in the order of their keys, if they do not overlap.
 fn in_order(mut shards: Vec<Shard>) -> Result<Vec<Shard>, PublishError> {
-    shards.sort_by(|a, b| a.first_key.cmp(&b.first_key));
+    shards.sort_by(|a, b| (&a.first_key, &a.path).cmp(&(&b.first_key, &b.path)));
     for pair in shards.windows(2) {
         if let [a, b] = pair
             && a.last_key >= b.first_key

@@ -611,6 +611,13 @@ fn overlapping_shards_are_refused() {
                 let published = publish(Arc::clone(&store), &at, &shards, None).await;
                 assert_kind(published, PublishErrorKind::Overlap);
             }
+            // The message is the same whichever is read first.
+            let same = put_numbered(&*store, "set/0.ldb", 0..50, "a").await;
+            for shards in [[a.clone(), same.clone()], [same, a.clone()]] {
+                let published = publish(Arc::clone(&store), &at, &shards, None).await;
+                let message = published.unwrap_err().to_string();
+                assert!(message.contains("shards set/0.ldb and set/a.ldb overlap"), "{message}");
+            }
             assert_eq!(contents(&store).await, None);
             publish(store, &at, &[c, a], None).await.unwrap();
         });
