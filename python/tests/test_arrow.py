@@ -23,6 +23,7 @@ def test_batches_are_the_items(path, model):
         )
         assert list(zip(*(column.to_pylist() for column in found.columns), strict=True)) == expected
         assert all(0 < len(batch) <= 97 for batch in found.to_batches())
+    assert pa.table(table.batches(rows=2**60)).num_rows == len(model)
     with pytest.raises(ValueError):
         table.batches(rows=0)
 
