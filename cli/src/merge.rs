@@ -48,8 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     for path in expand(&args.inputs, true)? {
         let (range, own) = open(&path, args.keys.keys)?;
         if *order.get_or_insert(own) != own {
-            let what =
-                "not of the same kind as the tables before: one is of a database, the other plain";
+            let what = "not of the same kind as the tables before, plain or of a database, or in another order";
             return Err(Failure::of(&path, what));
         }
         inputs.push(range);

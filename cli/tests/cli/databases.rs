@@ -477,6 +477,12 @@ fn the_manifest_names_the_order_of_a_table() {
         on(&copy, "get", &["--hex", &hex(&keys[1])]).stdout,
         b"76616c7565\n"
     );
+    // It is no plain table, and still cannot be merged with one of a database in byte order.
+    let other = db.join("other");
+    table(&other, leveltable::BytewiseComparator, &[("a", 1, None)]);
+    let inputs = [copy, other].map(|path| path.to_str().unwrap().to_owned());
+    let refused = on(Path::new("-"), "merge", &[&inputs[0], &inputs[1]]);
+    assert!(complaint(refused, 2).contains("or in another order"));
 }
 
 /// A program that does not know IndexedDB's order has written a table of its database.
