@@ -76,7 +76,7 @@ impl Manifest {
         for shard in &self.shards {
             let record = shard.encode(&directory).ok_or_else(|| {
                 let why = format!(
-                    "the shard {} does not lie under the directory {directory:?} of the manifest",
+                    "the shard {} does not lie under the directory \"{directory}\" of the manifest",
                     shard.path
                 );
                 Error::new(ErrorKind::InvalidState, why)

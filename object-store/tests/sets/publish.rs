@@ -616,7 +616,10 @@ fn overlapping_shards_are_refused() {
             for shards in [[a.clone(), same.clone()], [same, a.clone()]] {
                 let published = publish(Arc::clone(&store), &at, &shards, None).await;
                 let message = published.unwrap_err().to_string();
-                assert!(message.contains("shards set/0.ldb and set/a.ldb overlap"), "{message}");
+                assert!(
+                    message.contains("shards set/0.ldb and set/a.ldb overlap"),
+                    "{message}"
+                );
             }
             assert_eq!(contents(&store).await, None);
             publish(store, &at, &[c, a], None).await.unwrap();
@@ -659,7 +662,7 @@ fn what_cannot_be_a_shard_is_refused_by_name() {
                 (reverse, "test.Reverse"),
                 (text, "plain text"),
                 (cut, ""),
-                (outside, "does not lie under"),
+                (outside, "does not lie under the directory \"set\" of"),
                 (missing, "not found"),
             ] {
                 let shards = [good.clone(), bad.clone()];
