@@ -49,7 +49,7 @@ impl From<Error> for Failure {
         match (explain(&error), error.path()) {
             (Some(what), Some(path)) => Failure::of(path, what),
             (Some(what), None) => Failure::new(what),
-            // Of a new table, although it was not there before.
+            // The file has appeared since its path was checked.
             (None, Some(path)) if cause_of(&error) == Some(io::ErrorKind::AlreadyExists) => {
                 Failure::taken(path)
             }

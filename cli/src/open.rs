@@ -280,8 +280,8 @@ const CHECKED_WHEN_OPENED: u64 = 64 << 10;
 
 /// Opens a table by what the MANIFEST beside it, the table itself or its keys say they are.
 fn open_by_content(path: &Path, options: &OpenOptions, check_order: bool) -> Result<AnyTable> {
-    // An order that the MANIFEST or the table names for nothing. Programs that do not know another order than byte order have opened
-    // such databases and written tables in byte order, so another order is checked.
+    // The order that the MANIFEST or the table names may be wrong: programs that only know byte order have opened such databases and
+    // written tables in byte order. So another order is checked.
     let open_named = |order| {
         let check = check_order || order == KeyOrder::IndexedDb;
         let options = options.clone().check_order(check);

@@ -102,8 +102,8 @@ pub(crate) fn source(path: &Path) -> leveltable::Result<Source> {
 }
 
 /// Returns the files themselves, and for a directory its tables. A database stays in the list unless `apart` asks for its tables; a
-/// directory of manifests is a set, whatever else is in it, and stays; so does one without tables, so that opening it is the error
-/// that it should be. Fails if one of them is a URL with a secret, which nothing may show.
+/// directory of manifests is a set, whatever else is in it, and stays. A directory without tables stays, too: opening it says what is
+/// wrong. Fails if one of them is a URL with a secret, which nothing may show.
 pub(crate) fn expand(given: &[PathBuf], apart: bool) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for path in given {

@@ -287,7 +287,7 @@ fn describe(order: KeyOrder, out: &Path, report: &SalvageReport) -> Vec<String> 
     lines
 }
 
-/// Returns how many entries there are, in or of how many blocks.
+/// Returns the number of entries and that of blocks, such as `3 entries of 1 block`.
 pub(crate) fn in_blocks(of: &str, entries: u64, blocks: u64) -> String {
     let (entries, blocks) = (count(entries, "entry"), count(blocks, "block"));
     format!("{entries} {of} {blocks}")

@@ -396,8 +396,8 @@ impl Wanted {
         self.has_ends() || self.prefix.is_some()
     }
 
-    /// Returns the wanted of the rows that `rows` returns, whose keys are in byte order or in another one, in which those with the
-    /// same prefix may be apart.
+    /// Returns the wanted rows. In another order than byte order, keys with the same prefix may be apart, so `rows` is then asked for
+    /// all that lie between --from and --to.
     fn select(
         &self,
         is_bytewise: bool,

@@ -124,8 +124,8 @@ impl Report<'_> {
         Ok(answer)
     }
 
-    /// Prints a record with these fields, or the lines, before the error that may be printed next. Fields that are not known are null,
-    /// so that every record has the same.
+    /// Prints a record with these fields, or the lines, before the error that may be printed next. Every record has the same fields:
+    /// those that are not known are null.
     fn write(&mut self, path: &Path, fields: Value, lines: Vec<String>) -> Result<(), Failure> {
         let text = if self.args.json {
             let mut record = to_json(&Verified::default());

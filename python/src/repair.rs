@@ -17,7 +17,7 @@ pub(crate) fn check_signals() -> PyResult<()> {
     Python::attach(|py| py.check_signals())
 }
 
-/// Whether to go on: not if there is a signal, whose exception `signal` keeps.
+/// Ends the work after a signal, whose exception it leaves in `signal`.
 fn look(signal: &mut PyResult<()>) -> ControlFlow<()> {
     *signal = check_signals();
     match signal {

@@ -77,7 +77,8 @@ impl Walk {
             return Ok(None);
         };
         // Memory that is not used costs nothing.
-        let column = || LargeBinaryBuilder::with_capacity(most.min(MOST), full.min(most.saturating_mul(64)));
+        let column =
+            || LargeBinaryBuilder::with_capacity(most.min(MOST), full.min(most.saturating_mul(64)));
         let mut chunk = Chunk {
             keys: column(),
             values: column(),

@@ -28,7 +28,7 @@ pub(super) fn locate(path: &Path) -> leveltable::Result<Located> {
     locate_with(path, 0)
 }
 
-/// Returns the same, of a store that repeats what fails, up to so many times.
+/// Returns the same, of a store that repeats a failed request up to `max_retries` times.
 pub(super) fn locate_with(path: &Path, max_retries: usize) -> leveltable::Result<Located> {
     let failed = |what: &dyn std::fmt::Display| {
         Error::new(ErrorKind::Unsupported, what.to_string()).at_path(path)

@@ -734,7 +734,7 @@ fn ticks() -> u64 {
     ticks.map(|ticks| ticks.parse::<u64>().unwrap_or(0)).sum()
 }
 
-/// What a call takes of the network, where time is counted and not measured: requests, and seconds. And of the processor.
+/// Returns the seconds that a call takes on the simulated network. Prints them, its requests and its processor time.
 async fn cost(store: &Watched, what: &str, call: impl Future) -> f64 {
     store.take();
     let (start, before) = (tokio::time::Instant::now(), ticks());

@@ -32,7 +32,7 @@ pub(super) struct Index<'s> {
     pub(super) is_in_place: bool,
     /// Whether the blocks are in the builder's order.
     pub(super) is_ordered: bool,
-    /// How many blocks there are near it, of as many as it lists, and how many of them are its own.
+    /// Number of blocks near it, at most as many as it lists, and how many of these it lists.
     near: usize,
     own_near: usize,
 }

@@ -231,8 +231,8 @@ fn stated_data_end(survey: &Survey<'_>, kinds: &Kinds<'_>, data_end: u64) -> Opt
 /// heaviest chain of those that end before its first key: O(n log n) in all.
 fn heaviest_chain<'s>(mut blocks: Vec<Copy<'s>>, order: &Order) -> Vec<Copy<'s>> {
     blocks.sort_by(|a, b| order.compare(&a.digest.last, &b.digest.last));
-    // Of the first so many blocks: the weight of the chain, in entries that an index led to, those that are certainly the table's,
-    // and others. If it ends in the last of them, of the first how many blocks the rest of it is the heaviest chain.
+    // `chains[n]` is the heaviest chain of the first n blocks: its weight, in entries that an index led to, those that are certainly
+    // the table's, and others; and if it ends with block n - 1, the index of the chain that this block is added to.
     let mut chains = vec![((0, 0, 0), None)];
     for block in &blocks {
         let is_before = |other: &Copy<'_>| {

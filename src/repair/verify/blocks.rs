@@ -103,8 +103,8 @@ impl Verifier<'_> {
         self.extents.push((offset, offset + len, section));
     }
 
-    /// The frame at `handle`, which the block at `named_by` holds; or where the reason lies why it cannot be read, and what
-    /// that is.
+    /// Reads the frame at `handle`, which the block at `named_by` holds. An error comes with its place: that of the frame, or of
+    /// the block with the handle.
     fn frame(
         &mut self,
         handle: BlockHandle,
