@@ -219,7 +219,7 @@ impl<R: Read> LogReader<R> {
             return format!("type {kind} with a right checksum, as RocksDB and Pebble write");
         }
         let computed = computed.unwrap_or_default();
-        format!("a fragment of type {kind}, {computed:#010x} where {stored:#010x} is stored")
+        format!("a fragment of type {kind} with checksum {stored:#010x}, not {computed:#010x}")
     }
 
     /// There is no next block after an error.
