@@ -104,7 +104,7 @@ impl TableFile {
         self.hold_within(MAX_TOGETHER, parts).await
     }
 
-    /// Like [`hold`](Self::hold); neighbours come together up to `max_len` bytes.
+    /// Like [`hold`](Self::hold); neighbours come together up to `max_len` bytes, or as many as ever with a request, which takes long.
     pub(super) async fn hold_within(
         &mut self,
         max_len: u64,
@@ -116,7 +116,7 @@ impl TableFile {
         let stretches = match &self.source.bytes {
             #[cfg(feature = "async")]
             SourceBytes::Remote(source) => {
-                let parts = coalesced(&missing, remote::MAX_GAP, max_len);
+                let parts = coalesced(&missing, remote::MAX_GAP, MAX_TOGETHER);
                 remote::request_parts(self, &**source, &parts).await?
             }
             _ => {
