@@ -1,4 +1,4 @@
-//! Walking a table in both directions.
+//! Walking a table, or entries in memory, in both directions.
 
 use std::fmt;
 use std::ops::Bound;

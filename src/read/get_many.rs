@@ -117,7 +117,7 @@ impl Table {
         let (inner, order) = (&*self.inner, self.order()?);
         let mut found = Values::new(self, keys.len());
         if inner.file.is_memory() {
-            // In the order of the keys; a block that no cache keeps is decompressed once for keys that follow each other.
+            // In the order of the keys. For neighbouring keys, a block that no cache keeps is decompressed once.
             let wanted = self.wanted(keys)?;
             for keys in wanted.chunk_by(|a, b| a.found.block == b.found.block) {
                 let Some(first) = keys.first() else { continue };
