@@ -356,6 +356,21 @@ fn values_of_a_walk_keep_one_block() {
     }
 }
 
+/// A block in memory is decompressed once for neighbouring keys, even if no cache keeps it.
+#[test]
+fn a_batch_decompresses_a_block_in_memory_once() {
+    let entries: Vec<Entry> = (0..1_000).map(|i| (key(i), vec![b'v'; 100])).collect();
+    let options = WriteOptions::new().compression(Compression::Snappy);
+    let file = common::build(&options, &entries);
+    let table = OpenOptions::new().cache(BlockCache::new(1 << 20));
+    let table = table.read(ReadOptions::new().fill_cache(false));
+    let table = table.open_source(file).unwrap();
+    let keys: Vec<&[u8]> = entries.iter().map(|(key, _)| &key[..]).collect();
+    let found = table.get_many(&keys).unwrap();
+    assert!(found.iter().all(Option::is_some));
+    assert_eq!(table.stats().cache_misses, table.data_blocks() as u64);
+}
+
 #[test]
 fn an_unknown_order_fails_a_batch() {
     let (file, _) = build(10);

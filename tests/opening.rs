@@ -237,6 +237,17 @@ fn what_cannot_be_read_at_once_is_read_in_parts() {
     assert_eq!(table.get(key).unwrap().unwrap(), value);
 }
 
+/// The padding between the blocks of an aligned table is read with them.
+#[test]
+fn the_order_of_an_aligned_table_is_checked_with_long_reads() {
+    let file = table(&WriteOptions::new().block_align(true), 20_000, 3000, 0);
+    let asked = Asked::new(&file);
+    let source = Arc::clone(&asked);
+    options().check_order(true).open_source(source).unwrap();
+    let (reads, long) = (count(&asked.take()), file.len() / (256 << 10));
+    assert!((long..long + 8).contains(&reads), "{reads}");
+}
+
 /// Filters are read when they are first asked, and the filter of a policy or of prefixes that the reader does not know is not
 /// read at all.
 #[test]

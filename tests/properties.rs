@@ -317,6 +317,21 @@ fn properties_that_a_table_does_not_have_are_found() {
     assert!(report.findings.is_empty(), "{report}");
 }
 
+/// A merge stands on the first key that the properties state, and finds that the table has no blocks.
+#[test]
+fn keys_of_a_table_without_blocks_are_damage() {
+    let empty = plain(&WriteOptions::new().no_filter(), &[]);
+    let wrong = with_properties(&empty, |properties| {
+        properties.insert("key.first".into(), b"a".to_vec());
+        properties.insert("key.last".into(), b"b".to_vec());
+    });
+    let table = OpenOptions::new().open_source(wrong).unwrap();
+    let mut merge = Table::merge([&table, &table]).unwrap();
+    for moved in [merge.seek_to_first(), merge.seek_to_last()] {
+        assert_eq!(moved.unwrap_err().kind(), ErrorKind::Corruption);
+    }
+}
+
 /// Where something is damaged, fewer entries are counted than there were: that is no second finding.
 #[test]
 fn properties_are_not_compared_with_a_part_of_the_table() {

@@ -190,9 +190,9 @@ fn append_all(mut encoder: impl Read, codec: u8, out: &mut Buffer) -> io::Result
 
 /// Decompresses a payload of type `codec`, which is not [`RAW`].
 ///
-/// Refuses a block of more than 64/3 times the payload for Snappy, which it cannot reach, as deflate cannot reach more than 1032 times;
-/// and of more than 1032 times plus 16 MiB for Zstandard, whose format has no bound. Snappy and Zstandard state the block's length, and the memory is allocated at
-/// once. For deflate it grows, and up to three times the block's length is in use for a moment.
+/// A block can be at most 64/3 times as long as the payload with Snappy, and 1032 times with deflate. Zstandard has no such bound: a block
+/// of more than 1032 times the payload and 16 MiB is refused. Snappy and Zstandard state the block's length, which is checked before
+/// the memory is allocated at once. For deflate it grows, and up to three times the block's length is in use for a moment.
 pub(crate) fn decompress(codec: u8, payload: &[u8]) -> Result<Vec<u8>, Defect> {
     match (codec, payload) {
         (SNAPPY, _) => unsnap(payload),

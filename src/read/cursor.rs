@@ -1,4 +1,4 @@
-//! Walking a table in both directions.
+//! Walking a table, or entries in memory, in both directions.
 
 use std::fmt;
 use std::ops::Bound;
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 
 use crate::comparator::Order;
-use crate::error::{Error, ErrorKind, Result, show_key};
+use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
@@ -99,10 +99,11 @@ impl Source {
     /// The error of a defect in a data block.
     #[cold]
     fn locate(&self, block: Option<BlockRef>, defect: Defect) -> Error {
-        match (self, block) {
-            (Source::Table(table), Some(found)) => table.locate(found, defect),
-            _ => lost(),
-        }
+        let Source::Table(table) = self else {
+            return lost();
+        };
+        let offset = block.map_or(0, |found| found.handle.offset);
+        table.file().locate(defect, Section::Data, offset)
     }
 }
 

@@ -104,7 +104,7 @@ impl TableFile {
         self.hold_within(MAX_TOGETHER, parts).await
     }
 
-    /// Like [`hold`](Self::hold); neighbours come together up to `max_len` bytes.
+    /// Like [`hold`](Self::hold); neighbours are read together up to `max_len` bytes. Requests are as long as there, since each takes long.
     pub(super) async fn hold_within(
         &mut self,
         max_len: u64,
@@ -116,7 +116,7 @@ impl TableFile {
         let stretches = match &self.source.bytes {
             #[cfg(feature = "async")]
             SourceBytes::Remote(source) => {
-                let parts = coalesced(&missing, remote::MAX_GAP, max_len);
+                let parts = coalesced(&missing, remote::MAX_GAP, MAX_TOGETHER);
                 remote::request_parts(self, &**source, &parts).await?
             }
             _ => {
@@ -138,8 +138,10 @@ impl TableFile {
         Ok(())
     }
 
-    /// Reads `ranges`, which ascend: those that lie beside each other together, up to `max_len` bytes, and all at once. Gives `each` the bytes of every range, by its position, as they come in, in memory of their own. A range that cannot be
-    /// read with others is read alone: an error is that of one range.
+    /// Reads `ranges`, which ascend: those that lie beside each other together, up to `max_len` bytes, and all at once.
+    ///
+    /// Gives `each` the bytes of every range, with its position, as they come in, in memory of their own; of a file in memory, a slice of
+    /// it. A range that cannot be read with others is read alone: an error is that of one range.
     pub(super) fn read_each(
         &self,
         ranges: &[Range<u64>],

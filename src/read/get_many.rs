@@ -117,10 +117,15 @@ impl Table {
         let (inner, order) = (&*self.inner, self.order()?);
         let mut found = Values::new(self, keys.len());
         if inner.file.is_memory() {
-            for wanted in self.wanted(keys)? {
-                let block = inner.load(wanted.found, self.read)?;
-                let value = inner.find_value(wanted.found, block.payload(), wanted.key, order)?;
-                found.take(&wanted, value.map(|value| block.into_bytes(value)));
+            // In the order of the keys. For neighbouring keys, a block that no cache keeps is decompressed once.
+            let wanted = self.wanted(keys)?;
+            for keys in wanted.chunk_by(|a, b| a.found.block == b.found.block) {
+                let Some(first) = keys.first() else { continue };
+                let block = inner.load(first.found, self.read)?.into_payload();
+                for wanted in keys {
+                    let value = inner.find_value(wanted.found, &block, wanted.key, order)?;
+                    found.take(wanted, value.map(|value| block.slice(value)));
+                }
             }
         } else {
             self.bring_for_all(keys)?;

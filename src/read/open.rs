@@ -530,7 +530,8 @@ impl Inner {
             let next = first..self.index.len().min(first + MAX_BATCH_BLOCKS);
             let blocks: Vec<BlockRef> = next.map(|i| self.block(i)).collect::<Result<_>>()?;
             let (batch, _) = blocks.split_at(batch_len(&blocks));
-            let ranges = batch.iter().map(|found| frame_range(found.handle));
+            let padded = |&found: &BlockRef| found.handle.offset..self.padded_end(found);
+            let ranges: Vec<Range<u64>> = batch.iter().map(padded).collect();
             let read = self.file.hold_within(MAX_READ_LEN, ranges).await;
             let check = |&found: &BlockRef| {
                 let frame = self.file.read_frame(found.handle)?;

@@ -43,6 +43,8 @@ impl Flights {
         request: impl Fn(Range<u64>) -> Flight,
     ) -> Vec<Wanted<W>> {
         let (mut joined, mut new): (Vec<Wanted<W>>, _) = (Vec::new(), Vec::new());
+        // Dropped after the lock: the last that has a request drops the source's future, which may ask the table.
+        let mut upgraded = Vec::new();
         // Nothing that holds the lock can panic.
         let mut by_item = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for item in items {
@@ -62,7 +64,12 @@ impl Flights {
         }
         if by_item.len() == by_item.capacity() {
             // Before it grows, it forgets those that nobody has any more.
-            by_item.retain(|_, (_, response)| response.upgrade().is_some());
+            by_item.retain(|_, (_, response)| {
+                let response = response.upgrade();
+                let is_there = response.is_some();
+                upgraded.extend(response);
+                is_there
+            });
         }
         let ranges: Vec<Range<u64>> = new.iter().map(|(range, _)| range.clone()).collect();
         let mut new = new.into_iter();
