@@ -159,6 +159,8 @@ pub use error::{Corruption, Error, ErrorKind, Result, Section};
 pub use filter::{BloomFilterPolicy, RibbonFilterPolicy};
 pub use format::codec::Compression;
 pub use read::bounds::KeyRange;
+#[doc(hidden)] // for collections of tables
+pub use read::bounds::prefix_bounds;
 pub use read::cache::BlockCache;
 pub use read::cursor::Cursor;
 pub use read::options::{OpenOptions, ReadOptions};

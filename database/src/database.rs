@@ -1,11 +1,11 @@
 //! A database, and how it is opened.
 
-use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
 use leveltable::db::{DbEntry, Version};
+use leveltable::prefix_bounds;
 use leveltable::{BytewiseComparator, Comparator, Error, ErrorKind, KeyRange, OpenOptions, Result};
 
 use crate::indexeddb::IndexedDbComparator;
@@ -154,9 +154,9 @@ impl Database {
     /// Only in bytewise order do such keys always lie together. In any other order the only item is an error of
     /// [`ErrorKind::Comparator`]: use a range there.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DatabaseRange {
-        let (order, prefix) = (self.comparator(), prefix.as_ref());
+        let order = self.comparator();
         let bounds = if order == BytewiseComparator.name() {
-            Ok((Bound::Included(prefix.to_vec()), prefix_end(prefix)))
+            Ok(prefix_bounds(prefix.as_ref()))
         } else {
             let message = format!(
                 "keys of one prefix need not lie together in the order {order:?}: use a range"
@@ -214,17 +214,6 @@ impl Database {
     pub fn pin(&self) -> Result<()> {
         self.with_state(|state| state.pin())
     }
-}
-
-/// The upper bound of the keys that begin with `prefix`, in bytewise order.
-fn prefix_end(prefix: &[u8]) -> Bound<Vec<u8>> {
-    let mut end = prefix.to_vec();
-    while end.pop_if(|last| *last == 0xff).is_some() {}
-    match end.last_mut() {
-        Some(last) => *last += 1,
-        None => return Bound::Unbounded,
-    }
-    Bound::Excluded(end)
 }
 
 /// How a database is opened.
@@ -317,18 +306,19 @@ impl DatabaseOptions {
         &self,
         stated: Option<&[u8]>,
     ) -> Result<(String, Option<Arc<dyn Comparator>>)> {
-        let bytewise: Arc<dyn Comparator> = Arc::new(BytewiseComparator);
-        let default = self.comparator.as_ref().unwrap_or(&bytewise);
+        let given = self.comparator.clone();
+        let default = given.unwrap_or_else(|| Arc::new(BytewiseComparator));
         let name = stated.map_or(default.name().into(), String::from_utf8_lossy);
+        let name = name.into_owned();
         if self.comparator.is_some() && default.name() != name {
             let given = default.name();
             let message =
                 format!("the MANIFEST names the comparator {name:?}, and the options {given:?}");
             return Err(Error::new(ErrorKind::Comparator, message));
         }
-        let known = [default.clone(), Arc::new(IndexedDbComparator)];
+        let known = [default, Arc::new(IndexedDbComparator)];
         let order = known.into_iter().find(|known| known.name() == name);
-        Ok((name.into_owned(), order))
+        Ok((name, order))
     }
 
     /// How tables of a database in this order are opened.

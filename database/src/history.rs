@@ -10,14 +10,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use itertools::Itertools as _;
 use leveltable::db::{DbEntry, Version};
-use leveltable::{BytewiseComparator, Comparator, ErrorKind, KeyRange, Result};
+use leveltable::{BytewiseComparator, Comparator, Error, ErrorKind, KeyRange, Result};
 
 use crate::database::Database;
 use crate::directory::{FileKind, FileState, name_of};
 use crate::log::LogReader;
 use crate::recovery::Recovery;
 use crate::state::State;
-use crate::tables::{Bounds, is_not_found, is_within};
+use crate::tables::{Bounds, is_not_found, place};
+use crate::walk::or_error;
 
 /// A version of a user key that a file still holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,38 +96,51 @@ fn versions(
     order: Arc<dyn Comparator>,
     bounds: Bounds,
 ) -> Result<HistoryEntries> {
-    let scope = Arc::new(Scope { order, bounds });
+    let scope = Arc::new(Scope {
+        state: state.clone(),
+        order,
+        bounds,
+    });
     let mut sources: Vec<HistoryEntries> = Vec::new();
     for run in &state.runs {
-        let (scope, state) = (scope.clone(), state.clone());
-        let tables = state.within(run, &scope.bounds).to_vec().into_iter();
-        sources.push(Box::new(tables.flat_map(move |table| {
-            let path = state.table_path(table.file.number);
-            or_error(scope.read(&state, &path, FileKind::Table, true))
+        let tables: Vec<_> = state.within(run, &scope.bounds).cloned().collect();
+        let scope = scope.clone();
+        sources.push(Box::new(tables.into_iter().flat_map(move |table| {
+            let path = scope.state.table_path(table.file.number);
+            or_error(scope.read_table(&path, VersionState::Live))
         })));
     }
     for file in state.files()? {
-        let is_log = file.kind == FileKind::Log && file.bytes.is_some();
-        if is_log || file.kind == FileKind::Table && file.listed.is_none() {
-            let path = state.dir.join(&file.name);
-            let is_live = file.state == FileState::Live;
-            let entries = or_error(scope.read(state, &path, file.kind, is_live));
-            // Damage ends a file that is no part of the database, and so does its removal.
-            sources.push(Box::new(entries.take_while(move |entry| match entry {
-                Err(error) if !is_live => error.kind() == ErrorKind::Io && !is_not_found(error),
-                _ => true,
-            })));
-        }
+        let path = state.dir.join(&file.name);
+        let found = match file.state {
+            FileState::Live => VersionState::Live,
+            _ => VersionState::FileNotListed,
+        };
+        let entries = match file.kind {
+            FileKind::Log if file.bytes.is_some() => scope.read_log(&path, found),
+            FileKind::Table if file.listed.is_none() => scope.read_table(&path, found),
+            _ => continue,
+        };
+        // Damage ends a file that is no part of the database, and so does its removal.
+        let is_told = move |error: &Error| {
+            found == VersionState::Live || error.kind() == ErrorKind::Io && !is_not_found(error)
+        };
+        let entries = or_error(entries);
+        sources.push(Box::new(entries.take_while(move |entry| {
+            entry.as_ref().map_or_else(is_told, |_| true)
+        })));
     }
-    let by = scope.clone();
-    // The last key, and why its next version is dead.
-    let mut newer: Option<(Bytes, VersionState)> = None;
-    let merged = sources.into_iter().kmerge_by(move |a, b| match (a, b) {
-        (Ok(a), Ok(b)) => by.compare(a, b).is_lt(),
-        (a, _) => a.is_err(),
+    let merged = sources.into_iter().kmerge_by({
+        let scope = scope.clone();
+        move |a: &Result<HistoryEntry>, b: &Result<HistoryEntry>| match (a, b) {
+            (Ok(a), Ok(b)) => scope.compare(a, b).is_lt(),
+            (a, _) => a.is_err(),
+        }
     });
     let mut has_failed = false;
     let merged = merged.take_while(move |entry| !mem::replace(&mut has_failed, entry.is_err()));
+    // The last key, and why its next version is dead.
+    let mut newer: Option<(Bytes, VersionState)> = None;
     Ok(Box::new(merged.map_ok(move |mut entry| {
         if entry.state == VersionState::Live {
             let dead = match entry.version {
@@ -146,6 +160,7 @@ fn versions(
 
 /// Which versions are wanted, and in which order.
 struct Scope {
+    state: Arc<State>,
     order: Arc<dyn Comparator>,
     bounds: Bounds,
 }
@@ -160,66 +175,57 @@ impl Scope {
         by_key.then_with(|| place(a).cmp(&place(b)))
     }
 
-    /// The wanted versions in a file, sorted.
-    fn read(
-        self: &Arc<Self>,
-        state: &State,
+    /// An entry of the file at `path`, if it is wanted.
+    fn entry(
+        &self,
+        entry: DbEntry,
         path: &Path,
-        kind: FileKind,
-        is_live: bool,
-    ) -> Result<HistoryEntries> {
-        let (scope, file) = (self.clone(), name_of(path));
-        let place = move |entry: DbEntry, offset| {
-            let is_wanted = is_within(&scope.order, &entry.user_key, &scope.bounds);
-            is_wanted.then(|| HistoryEntry {
-                user_key: entry.user_key,
-                sequence: entry.sequence,
-                version: entry.version,
-                file: file.clone(),
-                offset,
-                state: if is_live {
-                    VersionState::Live
-                } else {
-                    VersionState::FileNotListed
-                },
-            })
-        };
-        let mut sorted = Vec::new();
-        if kind == FileKind::Log {
-            // Opening the database has said what is damaged.
-            Recovery::default().read_log(
-                path,
-                LogReader::open(path)?,
-                true,
-                |change, offset| {
-                    sorted.extend(place(change.to_entry(), offset));
-                },
-            )?;
-        } else {
-            let (table, other_order) = state.open_stored(path)?;
-            // Blocks know their offsets, and a walk knows the versions.
-            let (mut blocks, mut offset, mut left) = (table.as_table().blocks(), 0, 0);
-            let placed = table.iter().map(move |entry| {
-                while left == 0
-                    && let Some(block) = blocks.next().transpose()?
-                {
-                    (offset, left) = (block.offset, block.entries);
-                }
-                left = left.saturating_sub(1);
-                Ok(place(entry?, offset))
-            });
-            let wanted = placed.flatten_ok();
-            if other_order.is_none() {
-                return Ok(Box::new(wanted));
-            }
-            sorted = wanted.collect::<Result<_>>()?;
-        }
-        sorted.sort_by(|a, b| self.compare(a, b));
-        Ok(Box::new(sorted.into_iter().map(Ok)))
+        offset: u64,
+        state: VersionState,
+    ) -> Option<HistoryEntry> {
+        let place = place(&self.order, &entry.user_key, &self.bounds);
+        place.is_eq().then(|| HistoryEntry {
+            user_key: entry.user_key,
+            sequence: entry.sequence,
+            version: entry.version,
+            file: name_of(path),
+            offset,
+            state,
+        })
     }
-}
 
-/// What was read, or the error as the only item.
-fn or_error(entries: Result<HistoryEntries>) -> HistoryEntries {
-    entries.unwrap_or_else(|error| Box::new(iter::once(Err(error))))
+    /// The wanted versions in a log, sorted.
+    fn read_log(&self, path: &Path, state: VersionState) -> Result<HistoryEntries> {
+        let (mut entries, log) = (Vec::new(), LogReader::open(path)?);
+        // Opening the database has said what is damaged.
+        Recovery::default().read_log(path, log, true, |change, offset| {
+            entries.extend(self.entry(change.to_entry(), path, offset, state));
+        })?;
+        Ok(self.sorted(entries))
+    }
+
+    /// The wanted versions in a table, sorted.
+    fn read_table(self: &Arc<Self>, path: &Path, state: VersionState) -> Result<HistoryEntries> {
+        let (table, other_order) = self.state.open_stored(path)?;
+        // Blocks know their offsets, and a walk knows the versions.
+        let blocks = table.as_table().blocks();
+        let mut offsets = blocks
+            .map_ok(|block| iter::repeat_n(block.offset, block.entries as usize))
+            .flatten_ok();
+        let (scope, path) = (self.clone(), path.to_owned());
+        let entries = table.iter().map(move |entry| {
+            let offset = offsets.next().transpose()?.unwrap_or_default();
+            Ok(scope.entry(entry?, &path, offset, state))
+        });
+        let entries = entries.flatten_ok();
+        if other_order.is_none() {
+            return Ok(Box::new(entries));
+        }
+        Ok(self.sorted(entries.collect::<Result<_>>()?))
+    }
+
+    fn sorted(&self, mut entries: Vec<HistoryEntry>) -> HistoryEntries {
+        entries.sort_by(|a, b| self.compare(a, b));
+        Box::new(entries.into_iter().map(Ok))
+    }
 }

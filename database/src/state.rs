@@ -1,22 +1,23 @@
 //! What a database holds at a moment: its tables by levels, and the changes in its logs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs::File;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bytes::Bytes;
 use itertools::Itertools as _;
-use leveltable::db::{DbEntry, InternalKeyComparator, Memtable};
-use leveltable::{Comparator, DbTable, Error, ErrorKind, Result, TableCache};
+use leveltable::TableCache;
+use leveltable::db::InternalKeyComparator;
+use leveltable::{BytewiseComparator, Comparator, DbTable, Error, ErrorKind, Result, Section};
 
 use crate::database::DatabaseOptions;
-use crate::directory::{CHANGED, Current, FileKind, file_name, list, replaced};
+use crate::directory::{Current, DatabaseFile, FileKind, changed, list};
 use crate::log::LogReader;
 use crate::record::{TableFile, Version};
-use crate::recovery::{Recovery, bad_manifest};
-use crate::tables::{Listed, Run, is_not_found};
+use crate::recovery::{Recovery, damage};
+use crate::tables::{Listed, Run, is_not_found, newest_in_memory};
 
 /// What a database holds at a moment. Never changes; reading on means making another.
 #[derive(Debug)]
@@ -31,10 +32,10 @@ pub(crate) struct State {
     pub(crate) order_name: String,
     /// `None` if the order is not known.
     pub(crate) order: Option<Arc<dyn Comparator>>,
+    /// The newest version of each user key in the logs, as a table in memory.
+    pub(crate) logged: Run,
     /// From the lowest level to the highest.
     pub(crate) runs: Vec<Run>,
-    /// The newest version of each user key in the logs.
-    pub(crate) memtable: Memtable,
     pub(crate) last_sequence: u64,
     pub(crate) recovery: Recovery,
     pub(crate) open_tables: Arc<TableCache<u64, DbTable>>,
@@ -78,7 +79,7 @@ impl State {
             is_same = version.first_logs() == needed;
         }
         if !is_same {
-            return Err(replaced(CHANGED, dir));
+            return Err(changed(dir));
         }
         let tables = std::mem::take(&mut version.tables);
         let mut state = State::new(dir, options, version, logs, recovery)?;
@@ -97,20 +98,21 @@ impl State {
         let mut state = State::new(dir, options, version, logs, Recovery::default())?;
         state.recovery.without_manifest = true;
         let mut tables = BTreeMap::new();
-        for (name, size) in list(dir)? {
-            let (FileKind::Table, Some(number)) = FileKind::of(&name) else {
+        for file in list(dir)? {
+            let (FileKind::Table, Some(number), Some(size)) = (file.kind, file.number, file.bytes)
+            else {
                 continue;
             };
-            match state.describe(number, size) {
-                Ok(file) => tables.extend(file.map(|file| ((0, number), file))),
+            let opened = state.open(number, size);
+            match opened.and_then(|table| describe(&table, number)) {
+                Ok(described) => tables.extend(described.map(|file| ((0, number), file))),
                 Err(error) if options.skip_damaged => {
-                    state.recovery.unreadable_tables.push((name, error));
+                    state.recovery.unreadable_tables.push((file.name, error));
                 }
                 Err(error) => return Err(error),
             }
         }
-        // Tables of level 0 may overlap.
-        state.runs = runs(tables, None, dir)?;
+        state.runs = runs(tables, state.order.as_ref(), dir)?;
         Ok(state)
     }
 
@@ -125,34 +127,34 @@ impl State {
         let order = options.order(version.stated.comparator.as_deref());
         let (order_name, order) = order.map_err(|error| error.at_path(dir))?;
         let mut last_sequence = version.stated.last_sequence.unwrap_or(0);
-        let mut newest: HashMap<Bytes, DbEntry> = HashMap::new();
+        let mut entries = Vec::new();
         for (path, log) in logs {
             recovery.read_log(&path, log, options.skip_damaged, |change, _| {
                 last_sequence = last_sequence.max(change.sequence);
-                let known = newest.get(change.user_key);
-                if known.is_none_or(|known| known.sequence <= change.sequence) {
-                    let entry = change.to_entry();
-                    newest.insert(entry.user_key.clone(), entry);
-                }
+                entries.push(change.to_entry());
             })?;
         }
         let oldest = version.stated.log_number.filter(|&log| log > 0);
         let is_missing = |log: &u64| recovery.logs.iter().all(|read| read.number < *log);
         recovery.missing_log = oldest.filter(is_missing);
-        let memtable = order
+        // Any order tells keys apart.
+        let some_order = order
             .clone()
-            .map_or_else(Memtable::new, Memtable::with_comparator);
-        for entry in newest.into_values() {
-            memtable.add(entry.user_key, entry.sequence, entry.version);
-        }
+            .unwrap_or_else(|| Arc::new(BytewiseComparator));
+        let table = newest_in_memory(entries, &some_order)?;
+        let logged = describe(&table, 0)?.map(|file| Listed {
+            level: 0,
+            file,
+            kept: table.into(),
+        });
         Ok(State {
             dir: dir.to_owned(),
             options: options.clone(),
             current: None,
+            logged: logged.map(Arc::new).into_iter().collect(),
             runs: Vec::new(),
             last_sequence,
             version,
-            memtable,
             order_name,
             order,
             recovery,
@@ -160,16 +162,9 @@ impl State {
         })
     }
 
-    /// What a MANIFEST would list of a table; `None` if it has no entries.
-    fn describe(&self, number: u64, size: u64) -> Result<Option<TableFile>> {
-        let table = self.open(number, size)?;
-        let ends = table.as_table().first()?.zip(table.as_table().last()?);
-        Ok(ends.map(|((smallest, _), (largest, _))| TableFile {
-            number,
-            size,
-            smallest: smallest.to_vec(),
-            largest: largest.to_vec(),
-        }))
+    /// What lookups and walks read: the logs, and the tables by levels.
+    pub(crate) fn all_runs(&self) -> impl Iterator<Item = &Run> {
+        iter::once(&self.logged).chain(&self.runs)
     }
 
     /// The order, for what cannot do without it.
@@ -192,9 +187,23 @@ impl State {
         if !current.is_current(&self.dir)? || current.len()? != self.version.bytes {
             return Ok(false);
         }
-        let read = self.recovery.logs.iter().map(|log| (log.number, log.bytes));
-        Ok(needed_logs(&self.dir, &self.version)?.into_iter().eq(read))
+        let logs = needed_logs(&self.dir, &self.version)?;
+        let found = logs.iter().map(|log| (log.number, log.bytes));
+        let read = self.recovery.logs.iter();
+        Ok(found.eq(read.map(|log| (Some(log.number), Some(log.bytes)))))
     }
+}
+
+/// What a MANIFEST would list of a table; `None` if it has no entries.
+fn describe(table: &DbTable, number: u64) -> Result<Option<TableFile>> {
+    let table = table.as_table();
+    let ends = table.first()?.zip(table.last()?);
+    Ok(ends.map(|((smallest, _), (largest, _))| TableFile {
+        number,
+        size: table.file_bytes(),
+        smallest: smallest.to_vec(),
+        largest: largest.to_vec(),
+    }))
 }
 
 /// Sorts tables into runs. Fails with two that overlap in a level from 1 on.
@@ -209,10 +218,8 @@ fn runs(
     });
     let listed: Run = listed.collect();
     let is_run = |a: &Listed, b: &Listed| order.is_some() && a.level > 0 && a.level == b.level;
-    let mut runs: Vec<Run> = listed
-        .chunk_by(|a, b| is_run(a, b))
-        .map(<[_]>::to_vec)
-        .collect();
+    let runs = listed.chunk_by(|a, b| is_run(a, b));
+    let mut runs: Vec<Run> = runs.map(<[_]>::to_vec).collect();
     let Some(order) = order else {
         return Ok(runs);
     };
@@ -223,32 +230,28 @@ fn runs(
             if order.compare(&a.largest, &b.smallest).is_ge() {
                 let found = format!("{} and {}, which overlap", a.number, b.number);
                 let expected = "tables of a level that do not overlap";
-                return Err(bad_manifest(manifest, expected, found));
+                return Err(damage(manifest, Section::Manifest, 0, expected, found));
             }
         }
     }
     Ok(runs)
 }
 
-/// Numbers and sizes of the logs whose changes are not in tables yet, in ascending order.
-fn needed_logs(dir: &Path, version: &Version) -> Result<Vec<(u64, u64)>> {
-    let number = |(name, size): (String, u64)| match FileKind::of(&name) {
-        (FileKind::Log, Some(number)) if name == file_name(number, "log") => {
-            version.needs_log(number).then_some((number, size))
-        }
-        _ => None,
-    };
-    let mut logs: Vec<_> = list(dir)?.into_iter().filter_map(number).collect();
-    logs.sort_unstable();
+/// The logs whose changes are not in tables yet, in ascending order.
+fn needed_logs(dir: &Path, version: &Version) -> Result<Vec<DatabaseFile>> {
+    let is_needed = |number| version.needs_log(number);
+    let mut logs = list(dir)?;
+    logs.retain(|file| file.kind == FileKind::Log && file.number.is_some_and(is_needed));
+    logs.sort_by_key(|log| log.number);
     Ok(logs)
 }
 
 /// Lists the logs once, and opens those that are needed, in ascending order.
 fn open_logs(dir: &Path, version: &Version) -> Result<Vec<(PathBuf, LogReader<File>)>> {
-    let open = |(number, _)| {
-        let path = dir.join(file_name(number, "log"));
+    let open = |log: DatabaseFile| {
+        let path = dir.join(log.name);
         match LogReader::open(&path) {
-            Err(error) if is_not_found(&error) => Err(replaced(CHANGED, dir)),
+            Err(error) if is_not_found(&error) => Err(changed(dir)),
             opened => Ok((path, opened?)),
         }
     };
