@@ -154,10 +154,11 @@ impl Database {
     /// Only in bytewise order do such keys always lie together. In any other order the only item is an error of
     /// [`ErrorKind::Comparator`]: use a range there.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DatabaseRange {
-        let order = self.comparator();
-        let bounds = if order == BytewiseComparator.name() {
+        let state = self.state();
+        let bounds = if state.is_bytewise() {
             Ok(prefix_bounds(prefix.as_ref()))
         } else {
+            let order = &state.order_name;
             let message = format!(
                 "keys of one prefix need not lie together in the order {order:?}: use a range"
             );
@@ -173,7 +174,7 @@ impl Database {
 
     /// Whether the order is known. Lookups, bounds and walks back are errors of [`ErrorKind::Comparator`] otherwise.
     pub fn has_known_order(&self) -> bool {
-        self.state().order.is_some()
+        self.state().has_known_order()
     }
 
     /// The sequence number of the last change. Without a MANIFEST, of the last one in logs.
@@ -231,7 +232,7 @@ impl Database {
 #[must_use]
 pub struct DatabaseOptions {
     comparator: Option<Arc<dyn Comparator>>,
-    tables: OpenOptions,
+    pub(crate) tables: OpenOptions,
     max_open_tables: Option<usize>,
     pub(crate) skip_damaged: bool,
 }
@@ -301,40 +302,22 @@ impl DatabaseOptions {
         self.max_open_tables.unwrap_or(500)
     }
 
-    /// The name of the order, and the order by the name in the MANIFEST; `None` if it is not known.
-    pub(crate) fn order(
-        &self,
-        stated: Option<&[u8]>,
-    ) -> Result<(String, Option<Arc<dyn Comparator>>)> {
+    /// The name of the order, and the order; another one if it is not known.
+    pub(crate) fn order(&self, stated: Option<&[u8]>) -> Result<(String, Arc<dyn Comparator>)> {
         let given = self.comparator.clone();
         let default = given.unwrap_or_else(|| Arc::new(BytewiseComparator));
         let name = stated.map_or(default.name().into(), String::from_utf8_lossy);
         let name = name.into_owned();
-        if self.comparator.is_some() && default.name() != name {
+        let is_known = name == default.name();
+        if self.comparator.is_some() && !is_known {
             let given = default.name();
             let message =
                 format!("the MANIFEST names the comparator {name:?}, and the options {given:?}");
             return Err(Error::new(ErrorKind::Comparator, message));
         }
-        let known = [default, Arc::new(IndexedDbComparator)];
-        let order = known.into_iter().find(|known| known.name() == name);
-        Ok((name, order))
-    }
-
-    /// How tables of a database in this order are opened.
-    pub(crate) fn table_options(&self, order: Option<&Arc<dyn Comparator>>) -> OpenOptions {
-        let options = self.tables.clone();
-        let Some(order) = order else {
-            return options.stored_order();
-        };
-        // Programs that do not know an order are known to have opened databases under its name, and to have written tables in
-        // bytewise order there. Nobody does that to bytewise databases.
-        let is_bytewise = order.name() == BytewiseComparator.name();
-        let options = options.comparator(order.clone());
-        if is_bytewise {
-            options
-        } else {
-            options.check_order(true)
+        if name == IndexedDbComparator.name() && !is_known {
+            return Ok((name, Arc::new(IndexedDbComparator)));
         }
+        Ok((name, default))
     }
 }

@@ -274,6 +274,7 @@ impl State {
     pub(crate) fn files(&self) -> Result<Vec<DatabaseFile>> {
         let mut files = list(&self.dir)?;
         let tables = self.runs.iter().flatten();
+        let tables = tables.filter(|table| table.file.number > 0);
         let listed: HashMap<u64, _> = tables.map(|table| (table.file.number, table)).collect();
         let found: HashSet<_> = files.iter().map(|file| (file.kind, file.number)).collect();
         let tables = listed.keys().map(|&table| (FileKind::Table, table, "ldb"));

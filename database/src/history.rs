@@ -1,24 +1,22 @@
 //! All versions of a user key that files still hold.
 
-use std::cmp::{Ordering, Reverse};
-use std::iter;
+use std::cmp::Reverse;
 use std::mem;
 use std::ops::Bound;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use itertools::Itertools as _;
 use leveltable::db::{DbEntry, Version};
-use leveltable::{BytewiseComparator, Comparator, Error, ErrorKind, KeyRange, Result};
+use leveltable::{ErrorKind, KeyRange, Result};
 
 use crate::database::Database;
 use crate::directory::{FileKind, FileState, name_of};
 use crate::log::LogReader;
 use crate::recovery::Recovery;
 use crate::state::State;
-use crate::tables::{Bounds, is_not_found, place};
-use crate::walk::or_error;
+use crate::tables::{is_not_found, place};
+use crate::walk::{Part, cut};
 
 /// A version of a user key that a file still holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,174 +56,161 @@ impl Database {
     /// Returns each version of `key` in the directory's logs and tables, the newest first, those in files that are no part of the
     /// database last.
     ///
-    /// These are the versions that compactions have not dropped yet; they are no snapshots of the database. Costs as much as
-    /// [`history_range`](Database::history_range).
+    /// These are the versions that compactions have not dropped yet; they are no snapshots of the database. Reads the logs again,
+    /// and of tables the blocks that may hold the key.
     ///
     /// # Errors
     ///
     /// As [`history_range`](Database::history_range), but the order need not be known.
     pub fn history(&self, key: impl AsRef<[u8]>) -> Result<Vec<HistoryEntry>> {
         let key = Bound::Included(key.as_ref().to_vec());
-        // Any order knows whether two keys are the same.
-        let bytewise = || Arc::new(BytewiseComparator) as Arc<dyn Comparator>;
         self.with_state(|state| {
-            let order = state.order.clone().unwrap_or_else(bytewise);
-            versions(state, order, (key.clone(), key.clone()))?.collect()
+            let part = Part::new(state, (key.clone(), key.clone()));
+            Unlisted::read(state)?.history(&part)
         })
     }
 
     /// Returns each version of the keys within `bounds` in the directory's logs and tables: keys in order, of each the versions as
     /// by [`history`](Database::history).
     ///
-    /// Reads the logs again, and every table whose keys may be within the bounds, from its beginning to its end. Holds the changes
-    /// in logs in memory, and keeps a table open for each sorted level, each table of level 0 and each unlisted one. Unlisted files
-    /// that are damaged are passed over.
+    /// Reads the logs again. Holds their changes in memory, and the versions up to where the next table begins. Unlisted files that
+    /// are damaged are passed over.
     ///
     /// # Errors
     ///
     /// Those of [`get`](Database::get). The iterator ends after its first error.
     pub fn history_range(&self, bounds: impl KeyRange) -> Result<HistoryEntries> {
         let state = self.state();
-        let order = state.known_order()?.clone();
-        versions(&state, order, bounds.key_bounds())
+        state.known_order()?;
+        let parts = cut(&state, &bounds.key_bounds())?.into_iter();
+        let unlisted = Unlisted::read(&state)?;
+        let mut has_failed = false;
+        let versions = parts.map(move |part| unlisted.history(&part)).flatten_ok();
+        Ok(Box::new(versions.take_while(move |version| {
+            !mem::replace(&mut has_failed, version.is_err())
+        })))
     }
 }
 
-fn versions(
-    state: &Arc<State>,
-    order: Arc<dyn Comparator>,
-    bounds: Bounds,
-) -> Result<HistoryEntries> {
-    let scope = Arc::new(Scope {
-        state: state.clone(),
-        order,
-        bounds,
-    });
-    let mut sources: Vec<HistoryEntries> = Vec::new();
-    for run in &state.runs {
-        let tables: Vec<_> = state.within(run, &scope.bounds).cloned().collect();
-        let scope = scope.clone();
-        sources.push(Box::new(tables.into_iter().flat_map(move |table| {
-            let path = scope.state.table_path(table.file.number);
-            or_error(scope.read_table(&path, VersionState::Live))
-        })));
-    }
-    for file in state.files()? {
-        let path = state.dir.join(&file.name);
-        let found = match file.state {
-            FileState::Live => VersionState::Live,
-            _ => VersionState::FileNotListed,
-        };
-        let entries = match file.kind {
-            FileKind::Log if file.bytes.is_some() => scope.read_log(&path, found),
-            FileKind::Table if file.listed.is_none() => scope.read_table(&path, found),
-            _ => continue,
-        };
-        // Damage ends a file that is no part of the database, and so does its removal.
-        let is_told = move |error: &Error| {
-            found == VersionState::Live || error.kind() == ErrorKind::Io && !is_not_found(error)
-        };
-        let entries = or_error(entries);
-        sources.push(Box::new(entries.take_while(move |entry| {
-            entry.as_ref().map_or_else(is_told, |_| true)
-        })));
-    }
-    let merged = sources.into_iter().kmerge_by({
-        let scope = scope.clone();
-        move |a: &Result<HistoryEntry>, b: &Result<HistoryEntry>| match (a, b) {
-            (Ok(a), Ok(b)) => scope.compare(a, b).is_lt(),
-            (a, _) => a.is_err(),
-        }
-    });
-    let mut has_failed = false;
-    let merged = merged.take_while(move |entry| !mem::replace(&mut has_failed, entry.is_err()));
-    // The last key, and why its next version is dead.
-    let mut newer: Option<(Bytes, VersionState)> = None;
-    Ok(Box::new(merged.map_ok(move |mut entry| {
-        if entry.state == VersionState::Live {
-            let dead = match entry.version {
-                Version::Deleted => VersionState::Deleted(entry.sequence),
-                Version::Value(_) => VersionState::Overwritten(entry.sequence),
-            };
-            match newer.replace((entry.user_key.clone(), dead)) {
-                Some((key, dead)) if scope.order.compare(&key, &entry.user_key).is_eq() => {
-                    entry.state = dead;
-                }
-                _ => {}
+/// What holds versions beside the listed tables.
+struct Unlisted {
+    /// All changes in logs.
+    logged: Vec<HistoryEntry>,
+    tables: Vec<PathBuf>,
+}
+
+impl Unlisted {
+    fn read(state: &State) -> Result<Unlisted> {
+        let (mut logged, mut tables) = (Vec::new(), Vec::new());
+        for file in state.files()? {
+            let path = state.dir.join(&file.name);
+            if file.kind == FileKind::Table && file.listed.is_none() {
+                tables.push(path);
+            } else if file.kind == FileKind::Log && file.bytes.is_some() {
+                let found = match file.state {
+                    FileState::Live => VersionState::Live,
+                    _ => VersionState::FileNotListed,
+                };
+                let take = |entry, offset| logged.push(version(entry, &path, offset, found));
+                or_passed_over(found, read_log(&path, take))?;
             }
         }
-        entry
-    })))
-}
+        Ok(Unlisted { logged, tables })
+    }
 
-/// Which versions are wanted, and in which order.
-struct Scope {
-    state: Arc<State>,
-    order: Arc<dyn Comparator>,
-    bounds: Bounds,
-}
-
-impl Scope {
-    fn compare(&self, a: &HistoryEntry, b: &HistoryEntry) -> Ordering {
-        let place = |entry: &HistoryEntry| {
-            let is_unlisted = entry.state == VersionState::FileNotListed;
-            (is_unlisted, Reverse(entry.sequence))
+    /// All versions that a part of the database has, in order.
+    fn history(&self, part: &Part) -> Result<Vec<HistoryEntry>> {
+        let (state, order) = (&part.state, &part.state.order);
+        let is_within = |version: &&HistoryEntry| {
+            let place = place(order, &version.user_key, &part.bounds);
+            place.is_eq()
         };
-        let by_key = self.order.compare(&a.user_key, &b.user_key);
-        by_key.then_with(|| place(a).cmp(&place(b)))
-    }
-
-    /// An entry of the file at `path`, if it is wanted.
-    fn entry(
-        &self,
-        entry: DbEntry,
-        path: &Path,
-        offset: u64,
-        state: VersionState,
-    ) -> Option<HistoryEntry> {
-        let place = place(&self.order, &entry.user_key, &self.bounds);
-        place.is_eq().then(|| HistoryEntry {
-            user_key: entry.user_key,
-            sequence: entry.sequence,
-            version: entry.version,
-            file: name_of(path),
-            offset,
-            state,
-        })
-    }
-
-    /// The wanted versions in a log, sorted.
-    fn read_log(&self, path: &Path, state: VersionState) -> Result<HistoryEntries> {
-        let (mut entries, log) = (Vec::new(), LogReader::open(path)?);
-        // Opening the database has said what is damaged.
-        Recovery::default().read_log(path, log, true, |change, offset| {
-            entries.extend(self.entry(change.to_entry(), path, offset, state));
-        })?;
-        Ok(self.sorted(entries))
-    }
-
-    /// The wanted versions in a table, sorted.
-    fn read_table(self: &Arc<Self>, path: &Path, state: VersionState) -> Result<HistoryEntries> {
-        let (table, other_order) = self.state.open_stored(path)?;
-        // Blocks know their offsets, and a walk knows the versions.
-        let blocks = table.as_table().blocks();
-        let mut offsets = blocks
-            .map_ok(|block| iter::repeat_n(block.offset, block.entries as usize))
-            .flatten_ok();
-        let (scope, path) = (self.clone(), path.to_owned());
-        let entries = table.iter().map(move |entry| {
-            let offset = offsets.next().transpose()?.unwrap_or_default();
-            Ok(scope.entry(entry?, &path, offset, state))
-        });
-        let entries = entries.flatten_ok();
-        if other_order.is_none() {
-            return Ok(Box::new(entries));
+        let mut all: Vec<_> = self.logged.iter().filter(is_within).cloned().collect();
+        let listed = part.tables.iter().filter(|table| table.file.number > 0);
+        for table in listed {
+            let path = state.table_path(table.file.number);
+            read_table(part, &path, VersionState::Live, &mut all)?;
         }
-        Ok(self.sorted(entries.collect::<Result<_>>()?))
+        for path in &self.tables {
+            let found = VersionState::FileNotListed;
+            or_passed_over(found, read_table(part, path, found, &mut all))?;
+        }
+        let rank = |version: &HistoryEntry| {
+            let is_unlisted = version.state == VersionState::FileNotListed;
+            (is_unlisted, Reverse(version.sequence))
+        };
+        all.sort_by(|a, b| {
+            let by_key = order.compare(&a.user_key, &b.user_key);
+            by_key.then_with(|| rank(a).cmp(&rank(b)))
+        });
+        // The last key, and why its next version is dead.
+        let mut newer: Option<(Bytes, VersionState)> = None;
+        for version in &mut all {
+            let dead = match (version.state, &version.version) {
+                (VersionState::Live, Version::Deleted) => VersionState::Deleted(version.sequence),
+                (VersionState::Live, _) => VersionState::Overwritten(version.sequence),
+                _ => continue,
+            };
+            if let Some((key, dead)) = newer.replace((version.user_key.clone(), dead))
+                && order.compare(&key, &version.user_key).is_eq()
+            {
+                version.state = dead;
+            }
+        }
+        Ok(all)
     }
+}
 
-    fn sorted(&self, mut entries: Vec<HistoryEntry>) -> HistoryEntries {
-        entries.sort_by(|a, b| self.compare(a, b));
-        Box::new(entries.into_iter().map(Ok))
+/// Damage ends a file that is no part of the database, and so does its removal.
+fn or_passed_over(found: VersionState, read: Result<()>) -> Result<()> {
+    read.or_else(|error| {
+        let is_read = error.kind() != ErrorKind::Io || is_not_found(&error);
+        if found != VersionState::Live && is_read {
+            Ok(())
+        } else {
+            Err(error)
+        }
+    })
+}
+
+fn version(entry: DbEntry, path: &Path, offset: u64, state: VersionState) -> HistoryEntry {
+    HistoryEntry {
+        user_key: entry.user_key,
+        sequence: entry.sequence,
+        version: entry.version,
+        file: name_of(path),
+        offset,
+        state,
     }
+}
+
+/// Passes each change in a log to `take`, with the offset of its record. Opening the database has said what is damaged.
+fn read_log(path: &Path, mut take: impl FnMut(DbEntry, u64)) -> Result<()> {
+    let mut recovery = Recovery::default();
+    recovery.read_log(path, LogReader::open(path)?, true, |change, offset| {
+        take(change.to_entry(), offset);
+    })
+}
+
+/// Adds the versions that a table has of a part.
+fn read_table(
+    part: &Part,
+    path: &Path,
+    found: VersionState,
+    all: &mut Vec<HistoryEntry>,
+) -> Result<()> {
+    let (table, other_order) = part.state.open_stored(path)?;
+    // Otherwise they may lie anywhere in it.
+    let is_sorted = other_order.is_none() && part.state.has_known_order();
+    let mut entries = if is_sorted {
+        table.range(part.bounds.clone())
+    } else {
+        table.iter()
+    };
+    while let Some(entry) = entries.next().transpose()? {
+        if place(&part.state.order, &entry.user_key, &part.bounds).is_eq() {
+            all.push(version(entry, path, entries.block_offset(), found));
+        }
+    }
+    Ok(())
 }

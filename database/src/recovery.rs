@@ -83,29 +83,6 @@ impl Recovery {
         Ok(())
     }
 
-    /// Reads the MANIFEST from its start.
-    pub(crate) fn read_manifest(&mut self, current: &Current) -> Result<Version> {
-        let (path, mut file) = (&*current.path, current.handle.as_file());
-        file.rewind()
-            .map_err(|error| failed("reading the MANIFEST", error, path))?;
-        let (mut version, mut items) = (Version::default(), LogReader::new(file));
-        let how = (Section::Manifest, false);
-        self.read(&mut items, path, how, |record| {
-            version.apply(&record.payload)
-        })?;
-        version.bytes = items.offset();
-        let stated = [
-            (version.stated.log_number, "a log number"),
-            (version.stated.next_file_number, "a next file number"),
-            (version.stated.last_sequence, "a last sequence number"),
-        ];
-        if let Some((_, what)) = stated.into_iter().find(|(stated, _)| stated.is_none()) {
-            let found = format!("none in {} bytes", version.bytes);
-            return Err(damage(path, Section::Manifest, 0, what, found));
-        }
-        Ok(version)
-    }
-
     /// Reads a log to its end. Passes each change to `take`, with the offset of its record.
     pub(crate) fn read_log(
         &mut self,
@@ -132,6 +109,32 @@ impl Recovery {
         });
         Ok(())
     }
+}
+
+/// Reads the MANIFEST from its start.
+pub(crate) fn read_manifest(current: &Current) -> Result<(Version, Recovery)> {
+    let (path, mut file) = (&*current.path, current.handle.as_file());
+    file.rewind()
+        .map_err(|error| failed("reading the MANIFEST", error, path))?;
+    let (mut version, mut recovery) = (Version::default(), Recovery::default());
+    let (mut items, how) = (LogReader::new(file), (Section::Manifest, false));
+    recovery.read(&mut items, path, how, |record| {
+        version.apply(&record.payload)
+    })?;
+    version.bytes = items.offset();
+    let stated = &version.stated;
+    if [
+        stated.log_number,
+        stated.next_file_number,
+        stated.last_sequence,
+    ]
+    .contains(&None)
+    {
+        let expected = "a log number, a next file number and a last sequence number";
+        let found = format!("not all of them in {} bytes", version.bytes);
+        return Err(damage(path, Section::Manifest, 0, expected, found));
+    }
+    Ok((version, recovery))
 }
 
 /// The error of damage in a file of a database, which says what to do about it.

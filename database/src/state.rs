@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,13 +9,13 @@ use std::time::Duration;
 use itertools::Itertools as _;
 use leveltable::TableCache;
 use leveltable::db::InternalKeyComparator;
-use leveltable::{BytewiseComparator, Comparator, DbTable, Error, ErrorKind, Result, Section};
+use leveltable::{Comparator, DbTable, Error, ErrorKind, Result, Section};
 
 use crate::database::DatabaseOptions;
 use crate::directory::{Current, DatabaseFile, FileKind, changed, list};
 use crate::log::LogReader;
 use crate::record::{TableFile, Version};
-use crate::recovery::{Recovery, damage};
+use crate::recovery::{Recovery, damage, read_manifest};
 use crate::tables::{Listed, Run, is_not_found, newest_in_memory};
 
 /// What a database holds at a moment. Never changes; reading on means making another.
@@ -30,11 +29,9 @@ pub(crate) struct State {
     pub(crate) version: Version,
     /// The comparator's name.
     pub(crate) order_name: String,
-    /// `None` if the order is not known.
-    pub(crate) order: Option<Arc<dyn Comparator>>,
-    /// The newest version of each user key in the logs, as a table in memory.
-    pub(crate) logged: Run,
-    /// From the lowest level to the highest.
+    /// Of another name if the order is not known; it then tells keys apart.
+    pub(crate) order: Arc<dyn Comparator>,
+    /// The logs, as a table in memory, and the tables from the lowest level to the highest.
     pub(crate) runs: Vec<Run>,
     pub(crate) last_sequence: u64,
     pub(crate) recovery: Recovery,
@@ -66,24 +63,20 @@ impl State {
         previous: Option<&State>,
     ) -> Result<State> {
         let current = Current::open(dir)?;
-        let mut recovery = Recovery::default();
-        let mut version = recovery.read_manifest(&current)?;
-        let logs = open_logs(dir, &version)?;
+        let (mut version, mut recovery) = read_manifest(&current)?;
+        let (logs, needed) = (open_logs(dir, &version)?, version.first_logs());
         // From here on the logs are open, and stay readable. If they are still those that the MANIFEST needs, nothing that
         // was in a log before them has become a table unseen. Of compactions alone the newer result is as good.
-        let mut is_same = current.is_current(dir)?;
-        if is_same && current.len()? != version.bytes {
-            let needed = version.first_logs();
-            recovery = Recovery::default();
-            version = recovery.read_manifest(&current)?;
-            is_same = version.first_logs() == needed;
+        let is_current = current.is_current(dir)?;
+        if is_current && current.len()? != version.bytes {
+            (version, recovery) = read_manifest(&current)?;
         }
-        if !is_same {
+        if !is_current || version.first_logs() != needed {
             return Err(changed(dir));
         }
         let tables = std::mem::take(&mut version.tables);
         let mut state = State::new(dir, options, version, logs, recovery)?;
-        state.runs = runs(tables, state.order.as_ref(), &current.path)?;
+        state.add_runs(tables, &current.path)?;
         state.current = Some(current);
         if let Some(previous) = previous.filter(|previous| previous.current == state.current) {
             state.open_tables = previous.open_tables.clone();
@@ -112,7 +105,7 @@ impl State {
                 Err(error) => return Err(error),
             }
         }
-        state.runs = runs(tables, state.order.as_ref(), dir)?;
+        state.add_runs(tables, dir)?;
         Ok(state)
     }
 
@@ -137,22 +130,17 @@ impl State {
         let oldest = version.stated.log_number.filter(|&log| log > 0);
         let is_missing = |log: &u64| recovery.logs.iter().all(|read| read.number < *log);
         recovery.missing_log = oldest.filter(is_missing);
-        // Any order tells keys apart.
-        let some_order = order
-            .clone()
-            .unwrap_or_else(|| Arc::new(BytewiseComparator));
-        let table = newest_in_memory(entries, &some_order)?;
-        let logged = describe(&table, 0)?.map(|file| Listed {
+        let logged = newest_in_memory(entries, &order)?;
+        let logged = describe(&logged, 0)?.map(|file| Listed {
             level: 0,
             file,
-            kept: table.into(),
+            kept: logged.into(),
         });
         Ok(State {
             dir: dir.to_owned(),
             options: options.clone(),
             current: None,
-            logged: logged.map(Arc::new).into_iter().collect(),
-            runs: Vec::new(),
+            runs: vec![logged.map(Arc::new).into_iter().collect()],
             last_sequence,
             version,
             order_name,
@@ -162,21 +150,45 @@ impl State {
         })
     }
 
-    /// What lookups and walks read: the logs, and the tables by levels.
-    pub(crate) fn all_runs(&self) -> impl Iterator<Item = &Run> {
-        iter::once(&self.logged).chain(&self.runs)
+    pub(crate) fn has_known_order(&self) -> bool {
+        self.order.name() == self.order_name
     }
 
     /// The order, for what cannot do without it.
-    pub(crate) fn known_order(&self) -> Result<&Arc<dyn Comparator>> {
-        self.order.as_ref().ok_or_else(|| {
-            let message = format!(
-                "the database is in the order {:?}, which is not known: lookups, bounds and walks back need \
-                 DatabaseOptions::comparator",
-                self.order_name
-            );
-            Error::new(ErrorKind::Comparator, message).at_path(&self.dir)
-        })
+    pub(crate) fn known_order(&self) -> Result<&dyn Comparator> {
+        if self.has_known_order() {
+            return Ok(&self.order);
+        }
+        let message = format!(
+            "the database is in the order {:?}, which is not known: lookups, bounds and walks back need \
+             DatabaseOptions::comparator",
+            self.order_name
+        );
+        Err(Error::new(ErrorKind::Comparator, message).at_path(&self.dir))
+    }
+
+    /// Sorts tables into runs. Fails with two that overlap in a level from 1 on.
+    fn add_runs(&mut self, tables: BTreeMap<(u32, u64), TableFile>, manifest: &Path) -> Result<()> {
+        let order = InternalKeyComparator::new(self.order.clone());
+        let is_known = self.has_known_order();
+        let listed = tables.into_iter().map(|((level, _), file)| {
+            let kept = OnceLock::new();
+            Arc::new(Listed { level, file, kept })
+        });
+        let listed: Run = listed.collect();
+        for run in listed.chunk_by(|a, b| is_known && a.level > 0 && a.level == b.level) {
+            let mut run = run.to_vec();
+            run.sort_by(|a, b| order.compare(&a.file.smallest, &b.file.smallest));
+            for (a, b) in run.iter().map(|table| &table.file).tuple_windows() {
+                if order.compare(&a.largest, &b.smallest).is_ge() {
+                    let found = format!("{} and {}, which overlap", a.number, b.number);
+                    let expected = "tables of a level that do not overlap";
+                    return Err(damage(manifest, Section::Manifest, 0, expected, found));
+                }
+            }
+            self.runs.push(run);
+        }
+        Ok(())
     }
 
     /// Whether reading again would lead to the same state.
@@ -204,37 +216,6 @@ fn describe(table: &DbTable, number: u64) -> Result<Option<TableFile>> {
         smallest: smallest.to_vec(),
         largest: largest.to_vec(),
     }))
-}
-
-/// Sorts tables into runs. Fails with two that overlap in a level from 1 on.
-fn runs(
-    tables: BTreeMap<(u32, u64), TableFile>,
-    order: Option<&Arc<dyn Comparator>>,
-    manifest: &Path,
-) -> Result<Vec<Run>> {
-    let listed = tables.into_iter().map(|((level, _), file)| {
-        let kept = OnceLock::new();
-        Arc::new(Listed { level, file, kept })
-    });
-    let listed: Run = listed.collect();
-    let is_run = |a: &Listed, b: &Listed| order.is_some() && a.level > 0 && a.level == b.level;
-    let runs = listed.chunk_by(|a, b| is_run(a, b));
-    let mut runs: Vec<Run> = runs.map(<[_]>::to_vec).collect();
-    let Some(order) = order else {
-        return Ok(runs);
-    };
-    let order = InternalKeyComparator::new(order.clone());
-    for run in &mut runs {
-        run.sort_by(|a, b| order.compare(&a.file.smallest, &b.file.smallest));
-        for (a, b) in run.iter().map(|table| &table.file).tuple_windows() {
-            if order.compare(&a.largest, &b.smallest).is_ge() {
-                let found = format!("{} and {}, which overlap", a.number, b.number);
-                let expected = "tables of a level that do not overlap";
-                return Err(damage(manifest, Section::Manifest, 0, expected, found));
-            }
-        }
-    }
-    Ok(runs)
 }
 
 /// The logs whose changes are not in tables yet, in ascending order.

@@ -26,7 +26,8 @@ const REMOVED: &str = "the writer has removed the table or replaced the database
 /// if the order is not known.
 pub(crate) type Run = Vec<Arc<Listed>>;
 
-/// A table that the MANIFEST lists, or that of the logs.
+/// A table that the MANIFEST lists. Or what logs hold, the newest version of each key, as a table in memory of number 0, which no
+/// file has.
 #[derive(Debug)]
 pub(crate) struct Listed {
     pub(crate) level: u32,
@@ -62,12 +63,16 @@ pub(crate) fn place<K: AsRef<[u8]>>(
 }
 
 impl State {
+    pub(crate) fn is_bytewise(&self) -> bool {
+        self.order_name == BytewiseComparator.name()
+    }
+
     /// Returns the newest version of `key`: that of the logs and of level 0 with the highest sequence number (in a repaired
     /// database, all tables are there, and their numbers say nothing), or else the first in the other levels.
     pub(crate) fn find(&self, key: &[u8]) -> Result<Option<Version>> {
         self.known_order()?;
         let (only, mut newest) = (only(key), None);
-        for table in self.all_runs().flat_map(|run| self.within(run, &only)) {
+        for table in self.runs.iter().flat_map(|run| self.within(run, &only)) {
             if table.level > 0 && newest.is_some() {
                 break;
             }
@@ -81,7 +86,7 @@ impl State {
     pub(crate) fn find_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<DbEntry>>> {
         self.known_order()?;
         let mut newest = vec![None; keys.len()];
-        for run in self.all_runs() {
+        for run in &self.runs {
             // By their numbers, the tables to ask, and for which keys.
             let mut asked = BTreeMap::new();
             for (at, (key, found)) in keys.iter().zip(&newest).enumerate() {
@@ -114,11 +119,12 @@ impl State {
         run: &'r Run,
         bounds: &Bounds<K>,
     ) -> impl Iterator<Item = &'r Arc<Listed>> {
-        let is_bytewise = self.order_name == BytewiseComparator.name();
-        let is_listed_well = is_bytewise || run.first().is_some_and(|table| table.level > 0);
-        let order = self.order.as_deref().filter(|_| is_listed_well);
-        let place =
-            move |key: &[u8]| order.map_or(Ordering::Equal, |order| place(order, key, bounds));
+        let is_leveled = run.first().is_some_and(|table| table.level > 0);
+        let is_listed_well = self.is_bytewise() || self.has_known_order() && is_leveled;
+        let place = move |key: &[u8]| match is_listed_well {
+            true => place(&self.order, key, bounds),
+            false => Ordering::Equal,
+        };
         let start = run.partition_point(|table| place(table.file.last_user_key()).is_lt());
         let from = run.iter().skip(start);
         from.take_while(move |table| place(table.file.first_user_key()).is_le())
@@ -169,16 +175,27 @@ impl State {
                 let found_bytes = format!("{found} bytes");
                 return Err(damage(&path, Section::Footer, found, expected, found_bytes));
             }
-            match (other_order, &self.order) {
-                (Some(error), Some(order)) => sort(&table, order, error),
-                _ => Ok(table),
+            match other_order {
+                Some(error) => sort(&table, &self.order, error),
+                None => Ok(table),
             }
         })
     }
 
+    fn table_options(&self) -> OpenOptions {
+        let options = self.options.tables.clone().comparator(self.order.clone());
+        // Programs that do not know an order are known to have opened databases under its name, and to have written tables in
+        // bytewise order there. Nobody does that to bytewise databases.
+        match self.has_known_order() {
+            false => options.stored_order(),
+            true if self.is_bytewise() => options,
+            true => options.check_order(true),
+        }
+    }
+
     /// Opens a table as it is stored, with an error if that is in another order than the database.
     pub(crate) fn open_stored(&self, path: &Path) -> Result<(DbTable, Option<Error>)> {
-        let options = self.options.table_options(self.order.as_ref());
+        let options = self.table_options();
         let opened = match options.open_db(path) {
             Err(error) if error.kind() == ErrorKind::Comparator => {
                 let stored = options.stored_order().open_db(path);

@@ -1,17 +1,17 @@
 //! The live entries of a database within bounds, from both ends.
 
 use std::collections::HashMap;
-use std::iter::{self, FlatMap, FusedIterator, Once};
+use std::iter::{self, FusedIterator, Map};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::vec;
 
 use bytes::Bytes;
-use itertools::Either;
+use itertools::{FlattenOk, Itertools as _};
 #[cfg(doc)]
 use leveltable::ErrorKind;
 use leveltable::db::{DbEntry, DbRange, MAX_SEQUENCE, Version};
-use leveltable::{DbTable, Result};
+use leveltable::{DbTable, Error, Result};
 
 use crate::database::Database;
 use crate::state::State;
@@ -74,37 +74,47 @@ impl DatabaseRange {
 #[derive(Debug)]
 struct Walk {
     state: Arc<State>,
-    entries: FlatMap<vec::IntoIter<Part>, Entries, fn(Part) -> Entries>,
+    entries: FlattenOk<Map<vec::IntoIter<Part>, fn(Part) -> Result<DbRange>>, DbRange, Error>,
     /// The newest version of each key, in an order that is not known.
-    newest: HashMap<Bytes, u64>,
+    newest: Option<HashMap<Bytes, u64>>,
 }
 
-/// Tables, and the bounds within which a walk merges them. In an order that is not known, one table and no bounds.
+/// Tables, and the bounds within which a walk merges them.
 #[derive(Debug, Clone)]
-struct Part {
-    state: Arc<State>,
-    tables: Vec<Arc<Listed>>,
-    bounds: Bounds,
+pub(crate) struct Part {
+    pub(crate) state: Arc<State>,
+    pub(crate) tables: Vec<Arc<Listed>>,
+    pub(crate) bounds: Bounds,
 }
 
-/// The entries of a part, or why there are none.
-type Entries = Either<DbRange, Once<Result<DbEntry>>>;
+impl Part {
+    /// What the database has within bounds.
+    pub(crate) fn new(state: &Arc<State>, bounds: Bounds) -> Part {
+        let tables = state.runs.iter().flat_map(|run| state.within(run, &bounds));
+        Part {
+            state: state.clone(),
+            tables: tables.cloned().collect(),
+            bounds,
+        }
+    }
+}
 
 impl Walk {
     fn new(state: &Arc<State>, bounds: &Bounds) -> Result<Walk> {
         let parts = cut(state, bounds)?;
-        let mut newest = HashMap::new();
-        if state.order.is_none() {
+        let mut newest = None;
+        if !state.has_known_order() {
             // Reads everything once.
-            for entry in parts.iter().cloned().flat_map(entries) {
-                let entry = entry?;
+            let newest = newest.insert(HashMap::new());
+            for entry in parts.iter().cloned().map(open).flatten_ok() {
+                let entry = entry??;
                 let sequence = newest.entry(entry.user_key).or_default();
                 *sequence = entry.sequence.max(*sequence);
             }
         }
         Ok(Walk {
             state: state.clone(),
-            entries: parts.into_iter().flat_map(entries),
+            entries: parts.into_iter().map(open as fn(_) -> _).flatten_ok(),
             newest,
         })
     }
@@ -112,57 +122,55 @@ impl Walk {
     /// Takes an entry from an end.
     #[inline]
     fn step(&mut self, back: bool) -> Option<Result<DbEntry>> {
-        match (&self.state.order, back) {
-            (Some(_), false) => self.entries.next(),
-            (Some(_), true) => self.entries.next_back(),
-            (None, true) => self.state.known_order().err().map(Err),
-            (None, false) => self.entries.find(|entry| {
-                // Whatever is no live value is passed over.
-                entry.as_ref().map_or(true, |entry| {
-                    let is_newest = self.newest.get(&entry.user_key) == Some(&entry.sequence);
-                    is_newest && entry.version != Version::Deleted
-                })
+        let is_live = |entry: &DbEntry, newest: &HashMap<Bytes, u64>| {
+            let is_newest = newest.get(&entry.user_key) == Some(&entry.sequence);
+            is_newest && entry.version != Version::Deleted
+        };
+        let entry = match (&self.newest, back) {
+            (None, false) => self.entries.next(),
+            (None, true) => self.entries.next_back(),
+            (Some(_), true) => Some(Err(self.state.known_order().err()?)),
+            (Some(newest), false) => self.entries.find(|entry| match entry {
+                Ok(Ok(entry)) => is_live(entry, newest),
+                _ => true,
             }),
-        }
+        };
+        Some(entry?.and_then(|entry| entry))
     }
 }
 
-/// Cuts a walk into parts: where tables of sorted levels begin, or in an order that is not known into tables.
-fn cut(state: &Arc<State>, bounds: &Bounds) -> Result<Vec<Part>> {
-    let part = |tables, bounds| Part {
-        state: state.clone(),
-        tables,
-        bounds,
-    };
-    if state.order.is_none() && matches!(bounds, (Bound::Unbounded, Bound::Unbounded)) {
-        let tables = state.all_runs().flatten();
-        let parts = tables.map(|table| part(vec![table.clone()], bounds.clone()));
-        return Ok(parts.collect());
+/// Cuts a walk into parts: where tables begin, or in an order that is not known into tables.
+pub(crate) fn cut(state: &Arc<State>, bounds: &Bounds) -> Result<Vec<Part>> {
+    let tables = state.runs.iter().flatten();
+    if !state.has_known_order() && matches!(bounds, (Bound::Unbounded, Bound::Unbounded)) {
+        let part = |table: &Arc<Listed>| Part {
+            state: state.clone(),
+            tables: vec![table.clone()],
+            bounds: bounds.clone(),
+        };
+        return Ok(tables.map(part).collect());
     }
     let order = state.known_order()?;
-    let sorted = state.runs.iter().flatten().filter(|table| table.level > 0);
-    let starts = sorted.map(|table| table.file.first_user_key());
-    let mut cuts: Vec<_> = starts
-        .filter(|key| place(order, key, bounds).is_eq())
-        .collect();
-    cuts.sort_by(|a, b| order.compare(a, b));
+    let starts = tables.map(|table| table.file.first_user_key());
+    let is_inside = |key: &&[u8]| place(order, key, bounds).is_eq();
+    let cuts = starts
+        .filter(is_inside)
+        .sorted_by(|a, b| order.compare(a, b));
+    let cuts: Vec<_> = cuts.map(<[u8]>::to_vec).collect();
+    let from = cuts.iter().cloned().map(Bound::Included);
+    let to = cuts.iter().cloned().map(Bound::Excluded);
     let (lower, upper) = bounds.clone();
-    let from = cuts.iter().map(|cut| Bound::Included(cut.to_vec()));
-    let to = cuts.iter().map(|cut| Bound::Excluded(cut.to_vec()));
     let bounds = iter::once(lower).chain(from).zip(to.chain([upper]));
-    let parts = bounds.map(|bounds| {
-        let tables = state.all_runs().flat_map(|run| state.within(run, &bounds));
-        part(tables.cloned().collect(), bounds)
-    });
-    Ok(parts.collect())
+    Ok(bounds.map(|bounds| Part::new(state, bounds)).collect())
 }
 
-/// Opens the tables of a part. Without an order, its entries are all versions; else the newest ones, deleted keys left out.
-fn open(part: &Part) -> Result<DbRange> {
+/// Opens the tables of a part. In an order that is not known, its entries are all versions of one table; else the newest ones,
+/// deleted keys left out.
+fn open(part: Part) -> Result<DbRange> {
     let range = |table| Ok(part.state.table(table)?.range(part.bounds.clone()));
     let tables = part.tables.iter().map(|table| range(table));
     let mut inputs: Vec<DbRange> = tables.collect::<Result<_>>()?;
-    if part.state.order.is_none()
+    if !part.state.has_known_order()
         && let Some(only) = inputs.pop()
     {
         return Ok(only);
@@ -170,15 +178,6 @@ fn open(part: &Part) -> Result<DbRange> {
     // Whatever has nothing within the bounds would cost each step of the others.
     inputs.retain(|input| input.clone().next().is_some());
     Ok(DbTable::merge(inputs)?.at(MAX_SEQUENCE).into_iter())
-}
-
-fn entries(part: Part) -> Entries {
-    or_error(open(&part))
-}
-
-/// What was made, or the error as the only item.
-pub(crate) fn or_error<I, T>(made: Result<I>) -> Either<I, Once<Result<T>>> {
-    made.map_or_else(|error| Either::Right(iter::once(Err(error))), Either::Left)
 }
 
 impl Iterator for DatabaseRange {

@@ -55,6 +55,12 @@ impl DbRange {
         self
     }
 
+    /// Offset in its file of the block that the entry last taken from the front lies in.
+    #[doc(hidden)] // for histories, which say where a version is
+    pub fn block_offset(&self) -> u64 {
+        self.0.front.stored.block_offset()
+    }
+
     /// The inputs of the cursor over stored keys inside.
     fn into_inputs(self) -> Result<Vec<Cursor>> {
         let stored = self.0.into_whole()?.into_stored();
