@@ -72,7 +72,10 @@ impl Database {
     /// Reads the database again.
     fn read_again(&self) -> Result<()> {
         let known = self.state();
-        let read = State::read(&self.dir, &known.options, Some(&known))?;
+        let mut read = State::read(&self.dir, &known.options)?;
+        if read.current == known.current {
+            read.open_tables = known.open_tables.clone();
+        }
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have read it later.
         let progress = |state: &State| (state.last_sequence, state.version.bytes);
@@ -278,7 +281,7 @@ impl DatabaseOptions {
     /// [`comparator`](DatabaseOptions::comparator).
     pub fn open_read_only(&self, dir: impl AsRef<Path>) -> Result<Database> {
         let dir = dir.as_ref();
-        let state = retry(|| State::read(dir, self, None))?;
+        let state = retry(|| State::read(dir, self))?;
         Ok(Database::new(dir, state))
     }
 

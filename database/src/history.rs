@@ -12,10 +12,9 @@ use leveltable::{ErrorKind, KeyRange, Result};
 
 use crate::database::Database;
 use crate::directory::{FileKind, FileState, name_of};
-use crate::log::LogReader;
 use crate::recovery::Recovery;
-use crate::state::State;
-use crate::tables::{is_not_found, place};
+use crate::state::{State, open_log};
+use crate::tables::is_not_found;
 use crate::walk::{Part, cut};
 
 /// A version of a user key that a file still holds.
@@ -103,37 +102,42 @@ impl Unlisted {
     fn read(state: &State) -> Result<Unlisted> {
         let (mut logged, mut tables) = (Vec::new(), Vec::new());
         for file in state.files()? {
-            let path = state.dir.join(&file.name);
             if file.kind == FileKind::Table && file.listed.is_none() {
-                tables.push(path);
+                tables.push(state.dir.join(&file.name));
             } else if file.kind == FileKind::Log && file.bytes.is_some() {
                 let found = match file.state {
                     FileState::Live => VersionState::Live,
                     _ => VersionState::FileNotListed,
                 };
-                let take = |entry, offset| logged.push(version(entry, &path, offset, found));
-                or_passed_over(found, read_log(&path, take))?;
+                let (path, log) = open_log(&state.dir, &file.name)?;
+                // Opening the database has said what is damaged.
+                Recovery::default().read_log(&path, log, true, |change, offset| {
+                    logged.push(version(change.to_entry(), &path, offset, found));
+                })?;
             }
         }
         Ok(Unlisted { logged, tables })
     }
 
-    /// All versions that a part of the database has, in order.
+    /// All versions of a part of the database, in order.
     fn history(&self, part: &Part) -> Result<Vec<HistoryEntry>> {
         let (state, order) = (&part.state, &part.state.order);
-        let is_within = |version: &&HistoryEntry| {
-            let place = place(order, &version.user_key, &part.bounds);
-            place.is_eq()
-        };
-        let mut all: Vec<_> = self.logged.iter().filter(is_within).cloned().collect();
-        let listed = part.tables.iter().filter(|table| table.file.number > 0);
-        for table in listed {
+        let logged = self.logged.iter().cloned();
+        let mut all: Vec<_> = logged
+            .filter(|version| part.has(&version.user_key))
+            .collect();
+        for table in part.tables.iter().filter(|table| table.file.number > 0) {
             let path = state.table_path(table.file.number);
             read_table(part, &path, VersionState::Live, &mut all)?;
         }
         for path in &self.tables {
-            let found = VersionState::FileNotListed;
-            or_passed_over(found, read_table(part, path, found, &mut all))?;
+            // Damage ends a file that is no part of the database, and so does its removal.
+            if let Err(error) = read_table(part, path, VersionState::FileNotListed, &mut all)
+                && error.kind() == ErrorKind::Io
+                && !is_not_found(&error)
+            {
+                return Err(error);
+            }
         }
         let rank = |version: &HistoryEntry| {
             let is_unlisted = version.state == VersionState::FileNotListed;
@@ -161,18 +165,6 @@ impl Unlisted {
     }
 }
 
-/// Damage ends a file that is no part of the database, and so does its removal.
-fn or_passed_over(found: VersionState, read: Result<()>) -> Result<()> {
-    read.or_else(|error| {
-        let is_read = error.kind() != ErrorKind::Io || is_not_found(&error);
-        if found != VersionState::Live && is_read {
-            Ok(())
-        } else {
-            Err(error)
-        }
-    })
-}
-
 fn version(entry: DbEntry, path: &Path, offset: u64, state: VersionState) -> HistoryEntry {
     HistoryEntry {
         user_key: entry.user_key,
@@ -184,14 +176,6 @@ fn version(entry: DbEntry, path: &Path, offset: u64, state: VersionState) -> His
     }
 }
 
-/// Passes each change in a log to `take`, with the offset of its record. Opening the database has said what is damaged.
-fn read_log(path: &Path, mut take: impl FnMut(DbEntry, u64)) -> Result<()> {
-    let mut recovery = Recovery::default();
-    recovery.read_log(path, LogReader::open(path)?, true, |change, offset| {
-        take(change.to_entry(), offset);
-    })
-}
-
 /// Adds the versions that a table has of a part.
 fn read_table(
     part: &Part,
@@ -200,15 +184,13 @@ fn read_table(
     all: &mut Vec<HistoryEntry>,
 ) -> Result<()> {
     let (table, other_order) = part.state.open_stored(path)?;
-    // Otherwise they may lie anywhere in it.
-    let is_sorted = other_order.is_none() && part.state.has_known_order();
-    let mut entries = if is_sorted {
-        table.range(part.bounds.clone())
-    } else {
-        table.iter()
+    let mut entries = match other_order {
+        None if part.state.has_known_order() => table.range(part.bounds.clone()),
+        // They may lie anywhere in it.
+        _ => table.iter(),
     };
     while let Some(entry) = entries.next().transpose()? {
-        if place(&part.state.order, &entry.user_key, &part.bounds).is_eq() {
+        if part.has(&entry.user_key) {
             all.push(version(entry, path, entries.block_offset(), found));
         }
     }

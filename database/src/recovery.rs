@@ -122,14 +122,8 @@ pub(crate) fn read_manifest(current: &Current) -> Result<(Version, Recovery)> {
         version.apply(&record.payload)
     })?;
     version.bytes = items.offset();
-    let stated = &version.stated;
-    if [
-        stated.log_number,
-        stated.next_file_number,
-        stated.last_sequence,
-    ]
-    .contains(&None)
-    {
+    let (log, stated) = (version.stated.log_number, &version.stated);
+    if [log, stated.next_file_number, stated.last_sequence].contains(&None) {
         let expected = "a log number, a next file number and a last sequence number";
         let found = format!("not all of them in {} bytes", version.bytes);
         return Err(damage(path, Section::Manifest, 0, expected, found));

@@ -1,6 +1,5 @@
 //! What a database holds at a moment: its tables by levels, and the changes in its logs.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -53,15 +52,10 @@ pub(crate) fn retry<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
 }
 
 impl State {
-    /// Reads the database in `dir` by its MANIFEST. Open tables of `previous` are used again if its MANIFEST still is the
-    /// current one.
+    /// Reads the database in `dir` by its MANIFEST.
     ///
     /// Fails with [`ErrorKind::Replaced`] if what was read may not fit together: a memtable became a table in between.
-    pub(crate) fn read(
-        dir: &Path,
-        options: &DatabaseOptions,
-        previous: Option<&State>,
-    ) -> Result<State> {
+    pub(crate) fn read(dir: &Path, options: &DatabaseOptions) -> Result<State> {
         let current = Current::open(dir)?;
         let (mut version, mut recovery) = read_manifest(&current)?;
         let (logs, needed) = (open_logs(dir, &version)?, version.first_logs());
@@ -74,13 +68,9 @@ impl State {
         if !is_current || version.first_logs() != needed {
             return Err(changed(dir));
         }
-        let tables = std::mem::take(&mut version.tables);
         let mut state = State::new(dir, options, version, logs, recovery)?;
-        state.add_runs(tables, &current.path)?;
         state.current = Some(current);
-        if let Some(previous) = previous.filter(|previous| previous.current == state.current) {
-            state.open_tables = previous.open_tables.clone();
-        }
+        state.add_runs()?;
         Ok(state)
     }
 
@@ -90,7 +80,6 @@ impl State {
         let logs = open_logs(dir, &version)?;
         let mut state = State::new(dir, options, version, logs, Recovery::default())?;
         state.recovery.without_manifest = true;
-        let mut tables = BTreeMap::new();
         for file in list(dir)? {
             let (FileKind::Table, Some(number), Some(size)) = (file.kind, file.number, file.bytes)
             else {
@@ -98,14 +87,17 @@ impl State {
             };
             let opened = state.open(number, size);
             match opened.and_then(|table| describe(&table, number)) {
-                Ok(described) => tables.extend(described.map(|file| ((0, number), file))),
+                Ok(described) => {
+                    let listed = described.map(|file| ((0, number), file));
+                    state.version.tables.extend(listed);
+                }
                 Err(error) if options.skip_damaged => {
                     state.recovery.unreadable_tables.push((file.name, error));
                 }
                 Err(error) => return Err(error),
             }
         }
-        state.add_runs(tables, dir)?;
+        state.add_runs()?;
         Ok(state)
     }
 
@@ -168,7 +160,8 @@ impl State {
     }
 
     /// Sorts tables into runs. Fails with two that overlap in a level from 1 on.
-    fn add_runs(&mut self, tables: BTreeMap<(u32, u64), TableFile>, manifest: &Path) -> Result<()> {
+    fn add_runs(&mut self) -> Result<()> {
+        let tables = std::mem::take(&mut self.version.tables);
         let order = InternalKeyComparator::new(self.order.clone());
         let is_known = self.has_known_order();
         let listed = tables.into_iter().map(|((level, _), file)| {
@@ -183,6 +176,7 @@ impl State {
                 if order.compare(&a.largest, &b.smallest).is_ge() {
                     let found = format!("{} and {}, which overlap", a.number, b.number);
                     let expected = "tables of a level that do not overlap";
+                    let manifest = self.current.as_ref().map_or(&self.dir, |at| &at.path);
                     return Err(damage(manifest, Section::Manifest, 0, expected, found));
                 }
             }
@@ -229,12 +223,15 @@ fn needed_logs(dir: &Path, version: &Version) -> Result<Vec<DatabaseFile>> {
 
 /// Lists the logs once, and opens those that are needed, in ascending order.
 fn open_logs(dir: &Path, version: &Version) -> Result<Vec<(PathBuf, LogReader<File>)>> {
-    let open = |log: DatabaseFile| {
-        let path = dir.join(log.name);
-        match LogReader::open(&path) {
-            Err(error) if is_not_found(&error) => Err(changed(dir)),
-            opened => Ok((path, opened?)),
-        }
-    };
-    needed_logs(dir, version)?.into_iter().map(open).collect()
+    let logs = needed_logs(dir, version)?.into_iter();
+    logs.map(|log| open_log(dir, &log.name)).collect()
+}
+
+/// Opens a log that was listed: it is still there unless the database has changed.
+pub(crate) fn open_log(dir: &Path, name: &str) -> Result<(PathBuf, LogReader<File>)> {
+    let path = dir.join(name);
+    match LogReader::open(&path) {
+        Err(error) if is_not_found(&error) => Err(changed(dir)),
+        opened => Ok((path, opened?)),
+    }
 }

@@ -157,11 +157,8 @@ impl State {
     /// The path of a table, which may be one of LevelDB before 1.14.
     pub(crate) fn table_path(&self, number: u64) -> PathBuf {
         let [modern, old] = ["ldb", "sst"].map(|end| self.dir.join(file_name(number, end)));
-        if !modern.exists() && old.exists() {
-            old
-        } else {
-            modern
-        }
+        let is_old = old.exists() && !modern.exists();
+        if is_old { old } else { modern }
     }
 
     /// Opens a table of so many bytes, unless it is open. Sorts it in memory if it is in another order than the database.

@@ -97,6 +97,10 @@ impl Part {
             bounds,
         }
     }
+
+    pub(crate) fn has(&self, key: &[u8]) -> bool {
+        place(&self.state.order, key, &self.bounds).is_eq()
+    }
 }
 
 impl Walk {
