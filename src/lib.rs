@@ -150,6 +150,14 @@ pub mod merge {
 }
 mod read;
 pub mod repair;
+#[doc(hidden)]
+pub mod shared {
+    //! For the other crates of the workspace.
+
+    pub use crate::coding::get_varint64;
+    pub use crate::format::checksum::{crc32c, mask};
+    pub use crate::read::bounds::prefix_bounds;
+}
 mod trace;
 mod write;
 
@@ -159,8 +167,6 @@ pub use error::{Corruption, Error, ErrorKind, Result, Section};
 pub use filter::{BloomFilterPolicy, RibbonFilterPolicy};
 pub use format::codec::Compression;
 pub use read::bounds::KeyRange;
-#[doc(hidden)] // for collections of tables
-pub use read::bounds::prefix_bounds;
 pub use read::cache::BlockCache;
 pub use read::cursor::Cursor;
 pub use read::options::{OpenOptions, ReadOptions};

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
 use leveltable::db::{DbEntry, Version};
-use leveltable::prefix_bounds;
+use leveltable::shared::prefix_bounds;
 use leveltable::{BytewiseComparator, Comparator, Error, ErrorKind, KeyRange, OpenOptions, Result};
 
 use crate::indexeddb::IndexedDbComparator;
@@ -87,9 +87,8 @@ impl Database {
 
     /// Does something with the state; after reading the database again, if the state turns out to be out of date.
     pub(crate) fn with_state<T>(&self, work: impl Fn(&Arc<State>) -> Result<T>) -> Result<T> {
-        let mut is_first = true;
-        retry(|| {
-            if !std::mem::take(&mut is_first) {
+        retry(|attempt| {
+            if attempt > 1 {
                 self.read_again()?;
             }
             work(&self.state())
@@ -204,7 +203,7 @@ impl Database {
         if self.state().is_up_to_date()? {
             return Ok(false);
         }
-        retry(|| self.read_again())?;
+        retry(|_| self.read_again())?;
         Ok(true)
     }
 
@@ -281,7 +280,7 @@ impl DatabaseOptions {
     /// [`comparator`](DatabaseOptions::comparator).
     pub fn open_read_only(&self, dir: impl AsRef<Path>) -> Result<Database> {
         let dir = dir.as_ref();
-        let state = retry(|| State::read(dir, self))?;
+        let state = retry(|_| State::read(dir, self))?;
         Ok(Database::new(dir, state))
     }
 

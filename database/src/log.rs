@@ -13,8 +13,8 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
 
-use crc_fast::CrcAlgorithm;
 use leveltable::Result;
+use leveltable::shared::{crc32c, mask};
 
 use crate::directory::{failed, open_file};
 
@@ -181,8 +181,7 @@ impl<R: Read> LogReader<R> {
     /// The checksum of a type and the payload after it, masked as those of blocks are.
     fn masked_crc(&self, payload: Range<usize>) -> Option<u32> {
         let covered = self.block.get(payload.start - 1..payload.end)?;
-        let crc = crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, covered) as u32;
-        Some(crc.rotate_right(15).wrapping_add(0xa282_ead8))
+        Some(mask(crc32c(covered)))
     }
 
     /// The fragment at the reader's place, if its type is known and its checksum right.
@@ -200,20 +199,13 @@ impl<R: Read> LogReader<R> {
             return format!("{} bytes, too few for a fragment", self.rest().len());
         };
         // RocksDB's recyclable fragments have the log's number between header and payload.
-        let recyclable = self.masked_crc(payload.start..payload.end + 4);
-        let computed = self.masked_crc(payload.clone());
-        match computed {
-            _ if (kind, stored, payload.len()) == (0, 0, 0) => "zeros".into(),
-            _ if kind > LAST && [computed, recyclable].contains(&Some(stored)) => {
-                format!("type {kind} with a right checksum, as RocksDB and Pebble write")
-            }
-            Some(computed) if computed != stored => {
-                format!(
-                    "a fragment of type {kind}, {computed:#010x} where {stored:#010x} is stored"
-                )
-            }
-            _ => format!("a fragment of type {kind}"),
-        }
+        let checksums = [0, 4].map(|more| self.masked_crc(payload.start..payload.end + more));
+        let what = match checksums.contains(&Some(stored)) {
+            true if kind > LAST => "right checksum, as RocksDB and Pebble write",
+            true => "right checksum",
+            false => "wrong checksum",
+        };
+        format!("a fragment of type {kind} with a {what}")
     }
 
     /// There is no next block after an error.

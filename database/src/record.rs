@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use leveltable::db::{DbEntry, InternalKey, MAX_SEQUENCE};
+use leveltable::shared::get_varint64;
 use leveltable::{Corruption, Section};
 
 /// LevelDB has levels 0 to 6, goleveldb more where they fill up.
@@ -34,18 +35,11 @@ impl<'a> Decoder<'a> {
         self.take(N as u64)?.first_chunk().copied()
     }
 
-    /// A varint of 64 bits.
+    /// A varint.
     pub(crate) fn number(&mut self) -> Option<u64> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let [byte] = self.array()?;
-            let group = u64::from(byte & 0x7f);
-            number |= group << shift;
-            if byte < 0x80 {
-                return (number >> shift == group).then_some(number);
-            }
-        }
-        None
+        let (number, len) = get_varint64(self.rest)?;
+        self.take(len as u64)?;
+        Some(number)
     }
 
     /// A length and as many bytes.

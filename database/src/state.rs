@@ -39,16 +39,16 @@ pub(crate) struct State {
 
 /// Does something again, a bounded number of times, while it fails because the database has changed meanwhile. A flush has to fall
 /// into the same short moment each time.
-pub(crate) fn retry<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
+pub(crate) fn retry<T>(mut work: impl FnMut(u64) -> Result<T>) -> Result<T> {
     for attempt in 1..20 {
-        match work() {
+        match work(attempt) {
             Err(error) if error.kind() == ErrorKind::Replaced => {
                 std::thread::sleep(Duration::from_millis(attempt));
             }
             done => return done,
         }
     }
-    work()
+    work(20)
 }
 
 impl State {
