@@ -160,10 +160,8 @@ impl Database {
         let bounds = if state.is_bytewise() {
             Ok(prefix_bounds(prefix.as_ref()))
         } else {
-            let order = &state.order_name;
-            let message = format!(
-                "keys of one prefix need not lie together in the order {order:?}: use a range"
-            );
+            let what = "keys of one prefix need not lie together in the order";
+            let message = format!("{what} {:?}: use a range", state.order_name);
             Err(Error::new(ErrorKind::Comparator, message))
         };
         DatabaseRange::new(self.clone(), bounds)
@@ -304,22 +302,26 @@ impl DatabaseOptions {
         self.max_open_tables.unwrap_or(500)
     }
 
-    /// The name of the order, and the order; another one if it is not known.
-    pub(crate) fn order(&self, stated: Option<&[u8]>) -> Result<(String, Arc<dyn Comparator>)> {
-        let given = self.comparator.clone();
-        let default = given.unwrap_or_else(|| Arc::new(BytewiseComparator));
+    /// The name of the order of a database, and the order, or bytewise order if it is not known.
+    pub(crate) fn order(
+        &self,
+        dir: &Path,
+        stated: Option<&[u8]>,
+    ) -> Result<(String, Arc<dyn Comparator>)> {
+        let given = self.comparator.as_ref();
+        let bytewise: Arc<dyn Comparator> = Arc::new(BytewiseComparator);
+        let default = given.unwrap_or(&bytewise);
         let name = stated.map_or(default.name().into(), String::from_utf8_lossy);
-        let name = name.into_owned();
-        let is_known = name == default.name();
-        if self.comparator.is_some() && !is_known {
-            let given = default.name();
-            let message =
-                format!("the MANIFEST names the comparator {name:?}, and the options {given:?}");
-            return Err(Error::new(ErrorKind::Comparator, message));
-        }
-        if name == IndexedDbComparator.name() && !is_known {
-            return Ok((name, Arc::new(IndexedDbComparator)));
-        }
-        Ok((name, default))
+        let order = match given {
+            Some(given) if given.name() != name => {
+                let given = given.name();
+                let what = "the MANIFEST names the comparator";
+                let message = format!("{what} {name:?}, and the options {given:?}");
+                return Err(Error::new(ErrorKind::Comparator, message).at_path(dir));
+            }
+            None if IndexedDbComparator.name() == name => Arc::new(IndexedDbComparator),
+            _ => default.clone(),
+        };
+        Ok((name.into_owned(), order))
     }
 }

@@ -139,14 +139,11 @@ impl Unlisted {
                 return Err(error);
             }
         }
-        let rank = |version: &HistoryEntry| {
+        all.sort_by_key(|version| {
             let is_unlisted = version.state == VersionState::FileNotListed;
             (is_unlisted, Reverse(version.sequence))
-        };
-        all.sort_by(|a, b| {
-            let by_key = order.compare(&a.user_key, &b.user_key);
-            by_key.then_with(|| rank(a).cmp(&rank(b)))
         });
+        all.sort_by(|a, b| order.compare(&a.user_key, &b.user_key));
         // The last key, and why its next version is dead.
         let mut newer: Option<(Bytes, VersionState)> = None;
         for version in &mut all {

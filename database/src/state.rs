@@ -109,8 +109,8 @@ impl State {
         logs: Vec<(PathBuf, LogReader<File>)>,
         mut recovery: Recovery,
     ) -> Result<State> {
-        let order = options.order(version.stated.comparator.as_deref());
-        let (order_name, order) = order.map_err(|error| error.at_path(dir))?;
+        let stated = version.stated.comparator.as_deref();
+        let (order_name, order) = options.order(dir, stated)?;
         let mut last_sequence = version.stated.last_sequence.unwrap_or(0);
         let mut entries = Vec::new();
         for (path, log) in logs {
@@ -151,11 +151,9 @@ impl State {
         if self.has_known_order() {
             return Ok(&self.order);
         }
-        let message = format!(
-            "the database is in the order {:?}, which is not known: lookups, bounds and walks back need \
-             DatabaseOptions::comparator",
-            self.order_name
-        );
+        let needed = "lookups, bounds and walks back need DatabaseOptions::comparator";
+        let (order, known) = (&self.order_name, "which is not known");
+        let message = format!("the database is in the order {order:?}, {known}: {needed}");
         Err(Error::new(ErrorKind::Comparator, message).at_path(&self.dir))
     }
 

@@ -126,17 +126,15 @@ impl Walk {
     /// Takes an entry from an end.
     #[inline]
     fn step(&mut self, back: bool) -> Option<Result<DbEntry>> {
-        let is_live = |entry: &DbEntry, newest: &HashMap<Bytes, u64>| {
-            let is_newest = newest.get(&entry.user_key) == Some(&entry.sequence);
-            is_newest && entry.version != Version::Deleted
-        };
-        let entry = match (&self.newest, back) {
-            (None, false) => self.entries.next(),
-            (None, true) => self.entries.next_back(),
-            (Some(_), true) => Some(Err(self.state.known_order().err()?)),
-            (Some(newest), false) => self.entries.find(|entry| match entry {
-                Ok(Ok(entry)) => is_live(entry, newest),
-                _ => true,
+        let entry = match &self.newest {
+            None if back => self.entries.next_back(),
+            None => self.entries.next(),
+            Some(_) if back => Some(Err(self.state.known_order().err()?)),
+            Some(newest) => self.entries.find(|entry| {
+                // Whatever is no live value is passed over.
+                let Ok(Ok(entry)) = entry else { return true };
+                let is_newest = newest.get(&entry.user_key) == Some(&entry.sequence);
+                is_newest && entry.version != Version::Deleted
             }),
         };
         Some(entry?.and_then(|entry| entry))
