@@ -1,17 +1,17 @@
 //! The live entries of a database within bounds, from both ends.
 
 use std::collections::HashMap;
-use std::iter::{self, FusedIterator, Map};
+use std::iter::{self, FlatMap, FusedIterator};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::vec;
 
 use bytes::Bytes;
-use itertools::{FlattenOk, Itertools as _};
+use itertools::Itertools as _;
 #[cfg(doc)]
 use leveltable::ErrorKind;
 use leveltable::db::{DbEntry, DbRange, MAX_SEQUENCE, Version};
-use leveltable::{DbTable, Error, Result};
+use leveltable::{DbTable, Result};
 
 use crate::database::Database;
 use crate::state::State;
@@ -74,7 +74,7 @@ impl DatabaseRange {
 #[derive(Debug)]
 struct Walk {
     state: Arc<State>,
-    entries: FlattenOk<Map<vec::IntoIter<Part>, fn(Part) -> Result<DbRange>>, DbRange, Error>,
+    entries: FlatMap<vec::IntoIter<Part>, DbRange, fn(Part) -> DbRange>,
     /// The newest version of each key, in an order that is not known.
     newest: Option<HashMap<Bytes, u64>>,
 }
@@ -110,15 +110,15 @@ impl Walk {
         if !state.has_known_order() {
             // Reads everything once.
             let newest = newest.insert(HashMap::new());
-            for entry in parts.iter().cloned().map(open).flatten_ok() {
-                let entry = entry??;
+            for entry in parts.iter().cloned().flat_map(entries) {
+                let entry = entry?;
                 let sequence = newest.entry(entry.user_key).or_default();
                 *sequence = entry.sequence.max(*sequence);
             }
         }
         Ok(Walk {
             state: state.clone(),
-            entries: parts.into_iter().map(open as fn(_) -> _).flatten_ok(),
+            entries: parts.into_iter().flat_map(entries),
             newest,
         })
     }
@@ -126,18 +126,17 @@ impl Walk {
     /// Takes an entry from an end.
     #[inline]
     fn step(&mut self, back: bool) -> Option<Result<DbEntry>> {
-        let entry = match &self.newest {
+        match &self.newest {
             None if back => self.entries.next_back(),
             None => self.entries.next(),
-            Some(_) if back => Some(Err(self.state.known_order().err()?)),
+            Some(_) if back => self.state.known_order().err().map(Err),
             Some(newest) => self.entries.find(|entry| {
                 // Whatever is no live value is passed over.
-                let Ok(Ok(entry)) = entry else { return true };
+                let Ok(entry) = entry else { return true };
                 let is_newest = newest.get(&entry.user_key) == Some(&entry.sequence);
                 is_newest && entry.version != Version::Deleted
             }),
-        };
-        Some(entry?.and_then(|entry| entry))
+        }
     }
 }
 
@@ -168,7 +167,7 @@ pub(crate) fn cut(state: &Arc<State>, bounds: &Bounds) -> Result<Vec<Part>> {
 
 /// Opens the tables of a part. In an order that is not known, its entries are all versions of one table; else the newest ones,
 /// deleted keys left out.
-fn open(part: Part) -> Result<DbRange> {
+fn open(part: &Part) -> Result<DbRange> {
     let range = |table| Ok(part.state.table(table)?.range(part.bounds.clone()));
     let tables = part.tables.iter().map(|table| range(table));
     let mut inputs: Vec<DbRange> = tables.collect::<Result<_>>()?;
@@ -180,6 +179,10 @@ fn open(part: Part) -> Result<DbRange> {
     // Whatever has nothing within the bounds would cost each step of the others.
     inputs.retain(|input| input.clone().next().is_some());
     Ok(DbTable::merge(inputs)?.at(MAX_SEQUENCE).into_iter())
+}
+
+fn entries(part: Part) -> DbRange {
+    open(&part).unwrap_or_else(DbRange::of_error)
 }
 
 impl Iterator for DatabaseRange {
