@@ -149,7 +149,7 @@ impl State {
     /// The order, for what cannot do without it.
     pub(crate) fn known_order(&self) -> Result<&dyn Comparator> {
         if self.has_known_order() {
-            return Ok(&self.order);
+            return Ok(&*self.order);
         }
         let needed = "lookups, bounds and walks back need DatabaseOptions::comparator";
         let (order, known) = (&self.order_name, "which is not known");

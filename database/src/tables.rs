@@ -120,9 +120,9 @@ impl State {
         bounds: &Bounds<K>,
     ) -> impl Iterator<Item = &'r Arc<Listed>> {
         let is_leveled = run.first().is_some_and(|table| table.level > 0);
-        let is_listed_well = self.is_bytewise() || self.has_known_order() && is_leveled;
+        let is_listed_well = self.has_known_order() && (is_leveled || self.is_bytewise());
         let place = move |key: &[u8]| match is_listed_well {
-            true => place(&self.order, key, bounds),
+            true => place(&*self.order, key, bounds),
             false => Ordering::Equal,
         };
         let start = run.partition_point(|table| place(table.file.last_user_key()).is_lt());

@@ -99,7 +99,7 @@ impl Part {
     }
 
     pub(crate) fn has(&self, key: &[u8]) -> bool {
-        place(&self.state.order, key, &self.bounds).is_eq()
+        place(&*self.state.order, key, &self.bounds).is_eq()
     }
 }
 
