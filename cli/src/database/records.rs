@@ -31,11 +31,9 @@ pub(crate) fn read(
             LogItem::Record(record) => {
                 let records = parse(&record, is_manifest).unwrap_or_else(|defect| {
                     let (expected, found) = (defect.expected(), defect.found());
-                    let what = format!("record at offset {}", record.offset);
-                    let what = format!(
-                        "{what}, byte {}: expected {expected}, found {found}",
-                        defect.offset()
-                    );
+                    let what = format!("byte {}: expected {expected}", defect.offset());
+                    let at = record.offset;
+                    let what = format!("record at offset {at}, {what}, found {found}");
                     vec![Record::No(GapKind::Damaged, what)]
                 });
                 (record.offset, records)
