@@ -26,7 +26,7 @@ pub(crate) fn varint_len(value: u64) -> usize {
 /// LevelDB's decoder ignores the bits of a tenth byte that do not fit 64 bits. Here they are an error, since readers must
 /// not disagree about where a block is.
 #[inline]
-pub(crate) fn get_varint64(src: &[u8]) -> Option<(u64, usize)> {
+pub fn get_varint64(src: &[u8]) -> Option<(u64, usize)> {
     // Nearly all are this short. Written out, since the processor predicts separate branches better than a loop's end.
     let low = |byte: u8| u64::from(byte & 0x7f);
     match *src {

@@ -150,6 +150,14 @@ pub mod merge {
 }
 mod read;
 pub mod repair;
+#[doc(hidden)]
+pub mod shared {
+    //! For the other crates of the workspace.
+
+    pub use crate::coding::get_varint64;
+    pub use crate::format::checksum::{crc32c, mask};
+    pub use crate::read::bounds::prefix_bounds;
+}
 mod trace;
 mod write;
 

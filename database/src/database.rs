@@ -1,11 +1,11 @@
 //! A database, and how it is opened.
 
-use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
 use leveltable::db::{DbEntry, Version};
+use leveltable::shared::prefix_bounds;
 use leveltable::{BytewiseComparator, Comparator, Error, ErrorKind, KeyRange, OpenOptions, Result};
 
 use crate::indexeddb::IndexedDbComparator;
@@ -72,7 +72,10 @@ impl Database {
     /// Reads the database again.
     fn read_again(&self) -> Result<()> {
         let known = self.state();
-        let read = State::read(&self.dir, &known.options, Some(&known))?;
+        let mut read = State::read(&self.dir, &known.options)?;
+        if read.current == known.current {
+            read.open_tables = known.open_tables.clone();
+        }
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have read it later.
         let progress = |state: &State| (state.last_sequence, state.version.bytes);
@@ -84,9 +87,8 @@ impl Database {
 
     /// Does something with the state; after reading the database again, if the state turns out to be out of date.
     pub(crate) fn with_state<T>(&self, work: impl Fn(&Arc<State>) -> Result<T>) -> Result<T> {
-        let mut is_first = true;
-        retry(|| {
-            if !std::mem::take(&mut is_first) {
+        retry(|attempt| {
+            if attempt > 1 {
                 self.read_again()?;
             }
             work(&self.state())
@@ -154,13 +156,12 @@ impl Database {
     /// Only in bytewise order do such keys always lie together. In any other order the only item is an error of
     /// [`ErrorKind::Comparator`]: use a range there.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DatabaseRange {
-        let (order, prefix) = (self.comparator(), prefix.as_ref());
-        let bounds = if order == BytewiseComparator.name() {
-            Ok((Bound::Included(prefix.to_vec()), prefix_end(prefix)))
+        let state = self.state();
+        let bounds = if state.is_bytewise() {
+            Ok(prefix_bounds(prefix.as_ref()))
         } else {
-            let message = format!(
-                "keys of one prefix need not lie together in the order {order:?}: use a range"
-            );
+            let what = "keys of one prefix need not lie together in the order";
+            let message = format!("{what} {:?}: use a range", state.order_name);
             Err(Error::new(ErrorKind::Comparator, message))
         };
         DatabaseRange::new(self.clone(), bounds)
@@ -173,7 +174,7 @@ impl Database {
 
     /// Whether the order is known. Lookups, bounds and walks back are errors of [`ErrorKind::Comparator`] otherwise.
     pub fn has_known_order(&self) -> bool {
-        self.state().order.is_some()
+        self.state().has_known_order()
     }
 
     /// The sequence number of the last change. Without a MANIFEST, of the last one in logs.
@@ -200,7 +201,7 @@ impl Database {
         if self.state().is_up_to_date()? {
             return Ok(false);
         }
-        retry(|| self.read_again())?;
+        retry(|_| self.read_again())?;
         Ok(true)
     }
 
@@ -214,17 +215,6 @@ impl Database {
     pub fn pin(&self) -> Result<()> {
         self.with_state(|state| state.pin())
     }
-}
-
-/// The upper bound of the keys that begin with `prefix`, in bytewise order.
-fn prefix_end(prefix: &[u8]) -> Bound<Vec<u8>> {
-    let mut end = prefix.to_vec();
-    while end.pop_if(|last| *last == 0xff).is_some() {}
-    match end.last_mut() {
-        Some(last) => *last += 1,
-        None => return Bound::Unbounded,
-    }
-    Bound::Excluded(end)
 }
 
 /// How a database is opened.
@@ -242,7 +232,7 @@ fn prefix_end(prefix: &[u8]) -> Bound<Vec<u8>> {
 #[must_use]
 pub struct DatabaseOptions {
     comparator: Option<Arc<dyn Comparator>>,
-    tables: OpenOptions,
+    pub(crate) tables: OpenOptions,
     max_open_tables: Option<usize>,
     pub(crate) skip_damaged: bool,
 }
@@ -288,7 +278,7 @@ impl DatabaseOptions {
     /// [`comparator`](DatabaseOptions::comparator).
     pub fn open_read_only(&self, dir: impl AsRef<Path>) -> Result<Database> {
         let dir = dir.as_ref();
-        let state = retry(|| State::read(dir, self, None))?;
+        let state = retry(|_| State::read(dir, self))?;
         Ok(Database::new(dir, state))
     }
 
@@ -312,39 +302,26 @@ impl DatabaseOptions {
         self.max_open_tables.unwrap_or(500)
     }
 
-    /// The name of the order, and the order by the name in the MANIFEST; `None` if it is not known.
+    /// The name of the order of a database, and the order, or bytewise order if it is not known.
     pub(crate) fn order(
         &self,
+        dir: &Path,
         stated: Option<&[u8]>,
-    ) -> Result<(String, Option<Arc<dyn Comparator>>)> {
+    ) -> Result<(String, Arc<dyn Comparator>)> {
+        let given = self.comparator.as_ref();
         let bytewise: Arc<dyn Comparator> = Arc::new(BytewiseComparator);
-        let default = self.comparator.as_ref().unwrap_or(&bytewise);
+        let default = given.unwrap_or(&bytewise);
         let name = stated.map_or(default.name().into(), String::from_utf8_lossy);
-        if self.comparator.is_some() && default.name() != name {
-            let given = default.name();
-            let message =
-                format!("the MANIFEST names the comparator {name:?}, and the options {given:?}");
-            return Err(Error::new(ErrorKind::Comparator, message));
-        }
-        let known = [default.clone(), Arc::new(IndexedDbComparator)];
-        let order = known.into_iter().find(|known| known.name() == name);
-        Ok((name.into_owned(), order))
-    }
-
-    /// How tables of a database in this order are opened.
-    pub(crate) fn table_options(&self, order: Option<&Arc<dyn Comparator>>) -> OpenOptions {
-        let options = self.tables.clone();
-        let Some(order) = order else {
-            return options.stored_order();
+        let order = match given {
+            Some(given) if given.name() != name => {
+                let given = given.name();
+                let what = "the MANIFEST names the comparator";
+                let message = format!("{what} {name:?}, and the options {given:?}");
+                return Err(Error::new(ErrorKind::Comparator, message).at_path(dir));
+            }
+            None if IndexedDbComparator.name() == name => Arc::new(IndexedDbComparator),
+            _ => default.clone(),
         };
-        // Programs that do not know an order are known to have opened databases under its name, and to have written tables in
-        // bytewise order there. Nobody does that to bytewise databases.
-        let is_bytewise = order.name() == BytewiseComparator.name();
-        let options = options.comparator(order.clone());
-        if is_bytewise {
-            options
-        } else {
-            options.check_order(true)
-        }
+        Ok((name.into_owned(), order))
     }
 }

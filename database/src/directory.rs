@@ -1,6 +1,6 @@
 //! The files of a database's directory: what they are, which of them count, and what CURRENT names.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -13,9 +13,6 @@ use crate::record::TableFile;
 use crate::state::State;
 
 pub(crate) const WITHOUT_MANIFEST: &str = "open_without_manifest reads what tables and logs say";
-
-pub(crate) const CHANGED: &str =
-    "a writer changed the database each time it was read; try again, or read a copy";
 
 const IN_USE: &str =
     ", which a writer has opened for itself alone, as LevelDB does on Windows; close it";
@@ -90,14 +87,8 @@ pub(crate) fn failed(doing: &str, error: io::Error, path: &Path) -> Error {
     Error::io(format!("{doing}{hint}"), error).at_path(path)
 }
 
-/// The error of a state that is out of date.
-#[cold]
-pub(crate) fn replaced(what: &str, path: &Path) -> Error {
-    Error::new(ErrorKind::Replaced, what).at_path(path)
-}
-
-/// Names and sizes of the files in `dir`, sorted by name. Files that vanish meanwhile are left out.
-pub(crate) fn list(dir: &Path) -> Result<Vec<(String, u64)>> {
+/// The files in `dir`, in no order. Those that vanish meanwhile are left out.
+pub(crate) fn list(dir: &Path) -> Result<Vec<DatabaseFile>> {
     let failed = |error| failed("listing the directory", error, dir);
     let mut files = Vec::new();
     for entry in fs::read_dir(dir).map_err(failed)? {
@@ -107,11 +98,17 @@ pub(crate) fn list(dir: &Path) -> Result<Vec<(String, u64)>> {
             && let Ok(metadata) = fs::metadata(entry.path())
             && metadata.is_file()
         {
-            files.push((name, metadata.len()));
+            files.push(DatabaseFile::new(name, Some(metadata.len())));
         }
     }
-    files.sort();
     Ok(files)
+}
+
+/// The error of a database that changed while it was read.
+#[cold]
+pub(crate) fn changed(dir: &Path) -> Error {
+    let what = "a writer changed the database each time it was read; try again, or read a copy";
+    Error::new(ErrorKind::Replaced, what).at_path(dir)
 }
 
 /// What CURRENT points to: the MANIFEST, held open, which keeps its identity from being used again.
@@ -130,7 +127,7 @@ impl Current {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(failed("opening the MANIFEST", error, &path))
             }
-            Err(_) if read_current(dir)? != path => Err(replaced(CHANGED, dir)),
+            Err(_) if read_current(dir)? != path => Err(changed(dir)),
             Err(_) => {
                 let what = format!("CURRENT names {}, which is not there", name_of(&path));
                 Err(not_a_database(dir, &format!("{what}; {WITHOUT_MANIFEST}")))
@@ -156,13 +153,17 @@ impl Current {
     }
 }
 
+/// The first bytes of a file: more than any name of a MANIFEST has.
+fn read_start(path: &Path) -> io::Result<Vec<u8>> {
+    let mut start = Vec::new();
+    open_file(path)?.take(1000).read_to_end(&mut start)?;
+    Ok(start)
+}
+
 /// The path of the MANIFEST that CURRENT names.
 fn read_current(dir: &Path) -> Result<PathBuf> {
-    /// Longer than any name of a MANIFEST.
-    const MOST: u64 = 1000;
     let path = dir.join("CURRENT");
-    let mut text = Vec::new();
-    match open_file(&path).and_then(|file| file.take(MOST).read_to_end(&mut text)) {
+    let text = match read_start(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(no_database(dir)?),
         read => read.map_err(|error| failed("reading CURRENT", error, &path))?,
     };
@@ -172,9 +173,9 @@ fn read_current(dir: &Path) -> Result<PathBuf> {
         Some(name) => Ok(dir.join(name)),
         None => {
             let text = text.escape_ascii();
-            let what =
-                format!("CURRENT holds \"{text}\" instead of a MANIFEST's name and a newline");
-            Err(not_a_database(dir, &format!("{what}; {WITHOUT_MANIFEST}")))
+            let what = format!("CURRENT holds \"{text}\" instead of a MANIFEST's name");
+            let what = format!("{what} and a newline; {WITHOUT_MANIFEST}");
+            Err(not_a_database(dir, &what))
         }
     }
 }
@@ -183,20 +184,19 @@ fn read_current(dir: &Path) -> Result<PathBuf> {
 #[cold]
 fn no_database(dir: &Path) -> Result<Error> {
     let files = list(dir)?;
-    let mut magic = [0; 4];
-    let manifest = open_file(&dir.join("MANIFEST")).and_then(|mut f| f.read_exact(&mut magic));
-    let has = |wanted: &dyn Fn(&str) -> bool| files.iter().any(|(name, _)| wanted(name));
+    let has = |is_wanted: fn(&DatabaseFile) -> bool| files.iter().any(is_wanted);
+    let manifest = read_start(&dir.join("MANIFEST"));
     let looks_like = if files.is_empty() {
         "an empty directory"
-    } else if has(&|name| name.starts_with("marker.manifest.")) {
+    } else if has(|file| file.name.starts_with("marker.manifest.")) {
         "a database of Pebble, which names its MANIFEST in a marker file"
-    } else if has(&|name| name == "KEYREGISTRY" || name.ends_with(".vlog"))
-        || manifest.is_ok() && magic == *b"Bdgr"
+    } else if has(|file| file.name == "KEYREGISTRY" || file.name.ends_with(".vlog"))
+        || manifest.is_ok_and(|start| start.starts_with(b"Bdgr"))
     {
         "a database of Badger"
-    } else if has(&|name| name.starts_with("OPTIONS-")) {
+    } else if has(|file| file.name.starts_with("OPTIONS-")) {
         "a database of RocksDB or Pebble without CURRENT"
-    } else if has(&|name| matches!(FileKind::of(name).0, FileKind::Table | FileKind::Log)) {
+    } else if has(|file| matches!(file.kind, FileKind::Table | FileKind::Log)) {
         &format!("a database that lost CURRENT; {WITHOUT_MANIFEST}")
     } else {
         "no database: it has neither CURRENT nor tables"
@@ -228,6 +228,21 @@ pub struct DatabaseFile {
     pub listed: Option<(u32, TableFile)>,
 }
 
+impl DatabaseFile {
+    /// A file that is no part of a database yet.
+    fn new(name: String, bytes: Option<u64>) -> DatabaseFile {
+        let (kind, number) = FileKind::of(&name);
+        DatabaseFile {
+            name,
+            kind,
+            number,
+            bytes,
+            state: FileState::Aside,
+            listed: None,
+        }
+    }
+}
+
 /// Whether a file is part of its database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileState {
@@ -257,43 +272,36 @@ impl Database {
 impl State {
     /// The files of the directory, and those that are listed and not there.
     pub(crate) fn files(&self) -> Result<Vec<DatabaseFile>> {
-        let found = list(&self.dir)?.into_iter();
-        let mut sizes: BTreeMap<String, Option<u64>> =
-            found.map(|(name, bytes)| (name, Some(bytes))).collect();
+        let mut files = list(&self.dir)?;
         let tables = self.runs.iter().flatten();
+        let tables = tables.filter(|table| table.file.number > 0);
         let listed: HashMap<u64, _> = tables.map(|table| (table.file.number, table)).collect();
-        for &number in listed.keys() {
-            if !sizes.contains_key(&file_name(number, "sst")) {
-                sizes.entry(file_name(number, "ldb")).or_default();
+        let found: HashSet<_> = files.iter().map(|file| (file.kind, file.number)).collect();
+        let tables = listed.keys().map(|&table| (FileKind::Table, table, "ldb"));
+        let log = self.recovery.missing_log;
+        for (kind, number, end) in tables.chain(log.map(|log| (FileKind::Log, log, "log"))) {
+            if !found.contains(&(kind, Some(number))) {
+                files.push(DatabaseFile::new(file_name(number, end), None));
             }
         }
-        if let Some(log) = self.recovery.missing_log {
-            sizes.entry(file_name(log, "log")).or_default();
-        }
         let current = self.current.as_ref().map(|current| name_of(&current.path));
-        let file = |(name, bytes): (String, Option<u64>)| {
-            let (kind, number) = FileKind::of(&name);
-            let n = number.unwrap_or(0);
-            let table = listed.get(&n).filter(|_| kind == FileKind::Table);
-            let state = match kind {
-                _ if bytes.is_none() => FileState::Missing,
+        for file in &mut files {
+            let number = file.number.unwrap_or(0);
+            let table = listed.get(&number);
+            let table = table.filter(|_| file.kind == FileKind::Table);
+            file.listed = table.map(|table| (table.level, table.file.clone()));
+            file.state = match file.kind {
+                _ if file.bytes.is_none() => FileState::Missing,
                 FileKind::Current => FileState::Live,
-                FileKind::Manifest if current.as_ref() == Some(&name) => FileState::Live,
+                FileKind::Manifest if current.as_ref() == Some(&file.name) => FileState::Live,
                 FileKind::Table if table.is_some() => FileState::Live,
-                FileKind::Table if !self.version.deleted.contains(&n) => FileState::Orphan,
-                FileKind::Log if self.version.needs_log(n) => FileState::Live,
+                FileKind::Table if !self.version.deleted.contains(&number) => FileState::Orphan,
+                FileKind::Log if self.version.needs_log(number) => FileState::Live,
                 FileKind::Manifest | FileKind::Table | FileKind::Log => FileState::Obsolete,
                 _ => FileState::Aside,
             };
-            DatabaseFile {
-                name,
-                kind,
-                number,
-                bytes,
-                state,
-                listed: table.map(|table| (table.level, table.file.clone())),
-            }
-        };
-        Ok(sizes.into_iter().map(file).collect())
+        }
+        files.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(files)
     }
 }

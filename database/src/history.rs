@@ -1,23 +1,21 @@
 //! All versions of a user key that files still hold.
 
-use std::cmp::{Ordering, Reverse};
-use std::iter;
+use std::cmp::Reverse;
 use std::mem;
 use std::ops::Bound;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use itertools::Itertools as _;
 use leveltable::db::{DbEntry, Version};
-use leveltable::{BytewiseComparator, Comparator, ErrorKind, KeyRange, Result};
+use leveltable::{ErrorKind, KeyRange, Result};
 
 use crate::database::Database;
 use crate::directory::{FileKind, FileState, name_of};
-use crate::log::LogReader;
 use crate::recovery::Recovery;
-use crate::state::State;
-use crate::tables::{Bounds, is_not_found, is_within};
+use crate::state::{State, open_log};
+use crate::tables::is_not_found;
+use crate::walk::{Part, cut};
 
 /// A version of a user key that a file still holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,169 +55,141 @@ impl Database {
     /// Returns each version of `key` in the directory's logs and tables, the newest first, those in files that are no part of the
     /// database last.
     ///
-    /// These are the versions that compactions have not dropped yet; they are no snapshots of the database. Costs as much as
-    /// [`history_range`](Database::history_range).
+    /// These are the versions that compactions have not dropped yet; they are no snapshots of the database. Reads the logs again,
+    /// and of tables the blocks that may hold the key.
     ///
     /// # Errors
     ///
     /// As [`history_range`](Database::history_range), but the order need not be known.
     pub fn history(&self, key: impl AsRef<[u8]>) -> Result<Vec<HistoryEntry>> {
         let key = Bound::Included(key.as_ref().to_vec());
-        // Any order knows whether two keys are the same.
-        let bytewise = || Arc::new(BytewiseComparator) as Arc<dyn Comparator>;
         self.with_state(|state| {
-            let order = state.order.clone().unwrap_or_else(bytewise);
-            versions(state, order, (key.clone(), key.clone()))?.collect()
+            let part = Part::new(state, (key.clone(), key.clone()));
+            Unlisted::read(state)?.history(&part)
         })
     }
 
     /// Returns each version of the keys within `bounds` in the directory's logs and tables: keys in order, of each the versions as
     /// by [`history`](Database::history).
     ///
-    /// Reads the logs again, and every table whose keys may be within the bounds, from its beginning to its end. Holds the changes
-    /// in logs in memory, and keeps a table open for each sorted level, each table of level 0 and each unlisted one. Unlisted files
-    /// that are damaged are passed over.
+    /// Reads the logs again. Holds their changes in memory, and the versions up to where the next table begins. Unlisted files that
+    /// are damaged are passed over.
     ///
     /// # Errors
     ///
     /// Those of [`get`](Database::get). The iterator ends after its first error.
     pub fn history_range(&self, bounds: impl KeyRange) -> Result<HistoryEntries> {
         let state = self.state();
-        let order = state.known_order()?.clone();
-        versions(&state, order, bounds.key_bounds())
+        state.known_order()?;
+        let parts = cut(&state, &bounds.key_bounds())?.into_iter();
+        let unlisted = Unlisted::read(&state)?;
+        let mut has_failed = false;
+        let versions = parts.map(move |part| unlisted.history(&part)).flatten_ok();
+        Ok(Box::new(versions.take_while(move |version| {
+            !mem::replace(&mut has_failed, version.is_err())
+        })))
     }
 }
 
-fn versions(
-    state: &Arc<State>,
-    order: Arc<dyn Comparator>,
-    bounds: Bounds,
-) -> Result<HistoryEntries> {
-    let scope = Arc::new(Scope { order, bounds });
-    let mut sources: Vec<HistoryEntries> = Vec::new();
-    for run in &state.runs {
-        let (scope, state) = (scope.clone(), state.clone());
-        let tables = state.within(run, &scope.bounds).to_vec().into_iter();
-        sources.push(Box::new(tables.flat_map(move |table| {
+/// What holds versions beside the listed tables.
+struct Unlisted {
+    /// All changes in logs.
+    logged: Vec<HistoryEntry>,
+    tables: Vec<PathBuf>,
+}
+
+impl Unlisted {
+    fn read(state: &State) -> Result<Unlisted> {
+        let (mut logged, mut tables) = (Vec::new(), Vec::new());
+        for file in state.files()? {
+            if file.kind == FileKind::Table && file.listed.is_none() {
+                tables.push(state.dir.join(&file.name));
+            } else if file.kind == FileKind::Log && file.bytes.is_some() {
+                let found = match file.state {
+                    FileState::Live => VersionState::Live,
+                    _ => VersionState::FileNotListed,
+                };
+                let (path, log) = open_log(&state.dir, &file.name)?;
+                // Opening the database has said what is damaged.
+                Recovery::default().read_log(&path, log, true, |change, offset| {
+                    logged.push(version(change.to_entry(), &path, offset, found));
+                })?;
+            }
+        }
+        Ok(Unlisted { logged, tables })
+    }
+
+    /// All versions of a part of the database, in order.
+    fn history(&self, part: &Part) -> Result<Vec<HistoryEntry>> {
+        let (state, order) = (&part.state, &part.state.order);
+        let logged = self.logged.iter().cloned();
+        let mut all: Vec<_> = logged
+            .filter(|version| part.has(&version.user_key))
+            .collect();
+        for table in part.tables.iter().filter(|table| table.file.number > 0) {
             let path = state.table_path(table.file.number);
-            or_error(scope.read(&state, &path, FileKind::Table, true))
-        })));
-    }
-    for file in state.files()? {
-        let is_log = file.kind == FileKind::Log && file.bytes.is_some();
-        if is_log || file.kind == FileKind::Table && file.listed.is_none() {
-            let path = state.dir.join(&file.name);
-            let is_live = file.state == FileState::Live;
-            let entries = or_error(scope.read(state, &path, file.kind, is_live));
+            read_table(part, &path, VersionState::Live, &mut all)?;
+        }
+        for path in &self.tables {
             // Damage ends a file that is no part of the database, and so does its removal.
-            sources.push(Box::new(entries.take_while(move |entry| match entry {
-                Err(error) if !is_live => error.kind() == ErrorKind::Io && !is_not_found(error),
-                _ => true,
-            })));
+            if let Err(error) = read_table(part, path, VersionState::FileNotListed, &mut all)
+                && error.kind() == ErrorKind::Io
+                && !is_not_found(&error)
+            {
+                return Err(error);
+            }
         }
-    }
-    let by = scope.clone();
-    // The last key, and why its next version is dead.
-    let mut newer: Option<(Bytes, VersionState)> = None;
-    let merged = sources.into_iter().kmerge_by(move |a, b| match (a, b) {
-        (Ok(a), Ok(b)) => by.compare(a, b).is_lt(),
-        (a, _) => a.is_err(),
-    });
-    let mut has_failed = false;
-    let merged = merged.take_while(move |entry| !mem::replace(&mut has_failed, entry.is_err()));
-    Ok(Box::new(merged.map_ok(move |mut entry| {
-        if entry.state == VersionState::Live {
-            let dead = match entry.version {
-                Version::Deleted => VersionState::Deleted(entry.sequence),
-                Version::Value(_) => VersionState::Overwritten(entry.sequence),
+        all.sort_by_key(|version| {
+            let is_unlisted = version.state == VersionState::FileNotListed;
+            (is_unlisted, Reverse(version.sequence))
+        });
+        all.sort_by(|a, b| order.compare(&a.user_key, &b.user_key));
+        // The last key, and why its next version is dead.
+        let mut newer: Option<(Bytes, VersionState)> = None;
+        for version in &mut all {
+            let dead = match (version.state, &version.version) {
+                (VersionState::Live, Version::Deleted) => VersionState::Deleted(version.sequence),
+                (VersionState::Live, _) => VersionState::Overwritten(version.sequence),
+                _ => continue,
             };
-            match newer.replace((entry.user_key.clone(), dead)) {
-                Some((key, dead)) if scope.order.compare(&key, &entry.user_key).is_eq() => {
-                    entry.state = dead;
-                }
-                _ => {}
+            if let Some((key, dead)) = newer.replace((version.user_key.clone(), dead))
+                && order.compare(&key, &version.user_key).is_eq()
+            {
+                version.state = dead;
             }
         }
-        entry
-    })))
-}
-
-/// Which versions are wanted, and in which order.
-struct Scope {
-    order: Arc<dyn Comparator>,
-    bounds: Bounds,
-}
-
-impl Scope {
-    fn compare(&self, a: &HistoryEntry, b: &HistoryEntry) -> Ordering {
-        let place = |entry: &HistoryEntry| {
-            let is_unlisted = entry.state == VersionState::FileNotListed;
-            (is_unlisted, Reverse(entry.sequence))
-        };
-        let by_key = self.order.compare(&a.user_key, &b.user_key);
-        by_key.then_with(|| place(a).cmp(&place(b)))
-    }
-
-    /// The wanted versions in a file, sorted.
-    fn read(
-        self: &Arc<Self>,
-        state: &State,
-        path: &Path,
-        kind: FileKind,
-        is_live: bool,
-    ) -> Result<HistoryEntries> {
-        let (scope, file) = (self.clone(), name_of(path));
-        let place = move |entry: DbEntry, offset| {
-            let is_wanted = is_within(&scope.order, &entry.user_key, &scope.bounds);
-            is_wanted.then(|| HistoryEntry {
-                user_key: entry.user_key,
-                sequence: entry.sequence,
-                version: entry.version,
-                file: file.clone(),
-                offset,
-                state: if is_live {
-                    VersionState::Live
-                } else {
-                    VersionState::FileNotListed
-                },
-            })
-        };
-        let mut sorted = Vec::new();
-        if kind == FileKind::Log {
-            // Opening the database has said what is damaged.
-            Recovery::default().read_log(
-                path,
-                LogReader::open(path)?,
-                true,
-                |change, offset| {
-                    sorted.extend(place(change.to_entry(), offset));
-                },
-            )?;
-        } else {
-            let (table, other_order) = state.open_stored(path)?;
-            // Blocks know their offsets, and a walk knows the versions.
-            let (mut blocks, mut offset, mut left) = (table.as_table().blocks(), 0, 0);
-            let placed = table.iter().map(move |entry| {
-                while left == 0
-                    && let Some(block) = blocks.next().transpose()?
-                {
-                    (offset, left) = (block.offset, block.entries);
-                }
-                left = left.saturating_sub(1);
-                Ok(place(entry?, offset))
-            });
-            let wanted = placed.flatten_ok();
-            if other_order.is_none() {
-                return Ok(Box::new(wanted));
-            }
-            sorted = wanted.collect::<Result<_>>()?;
-        }
-        sorted.sort_by(|a, b| self.compare(a, b));
-        Ok(Box::new(sorted.into_iter().map(Ok)))
+        Ok(all)
     }
 }
 
-/// What was read, or the error as the only item.
-fn or_error(entries: Result<HistoryEntries>) -> HistoryEntries {
-    entries.unwrap_or_else(|error| Box::new(iter::once(Err(error))))
+fn version(entry: DbEntry, path: &Path, offset: u64, state: VersionState) -> HistoryEntry {
+    HistoryEntry {
+        user_key: entry.user_key,
+        sequence: entry.sequence,
+        version: entry.version,
+        file: name_of(path),
+        offset,
+        state,
+    }
+}
+
+/// Adds the versions that a table has of a part.
+fn read_table(
+    part: &Part,
+    path: &Path,
+    found: VersionState,
+    all: &mut Vec<HistoryEntry>,
+) -> Result<()> {
+    let (table, other_order) = part.state.open_stored(path)?;
+    let mut entries = match other_order {
+        None if part.state.has_known_order() => table.range(part.bounds.clone()),
+        // They may lie anywhere in it.
+        _ => table.iter(),
+    };
+    while let Some(entry) = entries.next().transpose()? {
+        if part.has(&entry.user_key) {
+            all.push(version(entry, path, entries.block_offset(), found));
+        }
+    }
+    Ok(())
 }

@@ -24,15 +24,8 @@
 //! | records of a single log or MANIFEST | [`LogReader`], [`Batch`], [`Edit`] |
 //! | databases of Chrome and Electron | [`IndexedDbComparator`] |
 #![forbid(unsafe_code)]
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::indexing_slicing,
-        clippy::panic
-    )
-)]
+#![deny(clippy::unwrap_used, clippy::expect_used)]
+#![deny(clippy::indexing_slicing, clippy::panic)]
 
 mod database;
 mod directory;
@@ -50,7 +43,7 @@ pub use directory::{DatabaseFile, FileKind, FileState};
 pub use history::{HistoryEntries, HistoryEntry, VersionState};
 pub use indexeddb::IndexedDbComparator;
 pub use log::{Gap, GapKind, LogItem, LogReader, LogRecord};
-pub use record::{Batch, Change, Defect, Edit, TableFile};
+pub use record::{Batch, Change, Edit, TableFile};
 pub use recovery::{FileGap, ReadLog, Recovery};
 pub use walk::DatabaseRange;
 

@@ -13,8 +13,8 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
 
-use crc_fast::CrcAlgorithm;
 use leveltable::Result;
+use leveltable::shared::{crc32c, mask};
 
 use crate::directory::{failed, open_file};
 
@@ -144,31 +144,25 @@ impl<R: Read> LogReader<R> {
 
     /// Returns the next item; `None` at the end of the file.
     fn read_item(&mut self) -> io::Result<Option<LogItem>> {
-        let mut record: Option<LogRecord> = None;
+        let (mut begun, mut payload) = (None, Vec::new());
         loop {
             // The end of a block has no room for a header.
             while self.rest().len() < HEADER_LEN && !self.is_last {
                 self.next_block()?;
             }
-            let begun = record.as_ref().map(|record| record.offset);
             let offset = begun.unwrap_or(self.offset());
-            let found = match self.sound_fragment() {
+            match self.fragment() {
                 Some((kind, part)) if matches!(kind, FULL | FIRST) == begun.is_none() => {
-                    let payload = Vec::new();
-                    let so_far = record.get_or_insert(LogRecord { offset, payload });
+                    begun = Some(offset);
                     self.at = part.end;
-                    let part = self.block.get(part).unwrap_or_default();
-                    so_far.payload.extend_from_slice(part);
+                    payload.extend_from_slice(self.block.get(part).unwrap_or_default());
                     if matches!(kind, FULL | LAST) {
-                        return Ok(record.map(LogItem::Record));
+                        return Ok(Some(LogItem::Record(LogRecord { offset, payload })));
                     }
-                    continue;
                 }
-                Some((kind, _)) => format!("a fragment of type {kind}"),
                 None if begun.is_none() && self.rest().is_empty() => return Ok(None),
-                None => self.fault(),
-            };
-            return self.gap(begun.is_some(), found, offset).map(Some);
+                _ => return self.gap(offset, begun.is_some()).map(Some),
+            }
         }
     }
 
@@ -187,33 +181,25 @@ impl<R: Read> LogReader<R> {
     /// The checksum of a type and the payload after it, masked as those of blocks are.
     fn masked_crc(&self, payload: Range<usize>) -> Option<u32> {
         let covered = self.block.get(payload.start - 1..payload.end)?;
-        let crc = crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, covered) as u32;
-        Some(crc.rotate_right(15).wrapping_add(0xa282_ead8))
+        Some(mask(crc32c(covered)))
     }
 
     /// The fragment at the reader's place, if its type is known and its checksum right.
-    fn sound_fragment(&self) -> Option<Fragment> {
+    fn fragment(&self) -> Option<Fragment> {
         let (kind, stored, payload) = self.header()?;
         let is_known = (FULL..=LAST).contains(&kind);
         let is_sound = is_known && self.masked_crc(payload.clone()) == Some(stored);
         is_sound.then_some((kind, payload))
     }
 
-    /// What is at the reader's place instead of a sound fragment.
+    /// What is at the reader's place instead of the fragment that a record needs.
     #[cold]
     fn fault(&self) -> String {
         let Some((kind, stored, payload)) = self.header() else {
-            return match self.rest().len() {
-                0 => "the end of the file".into(),
-                left @ 1..HEADER_LEN => format!("the end of the file after {left} bytes"),
-                left => format!("a fragment that is longer than the {left} bytes left"),
-            };
+            return format!("{} bytes, too few for a fragment", self.rest().len());
         };
-        if (kind, stored) == (0, 0) && payload.is_empty() {
-            return "zeros".into();
-        }
-        let computed = self.masked_crc(payload.clone());
         // RocksDB's recyclable fragments have the log's number between header and payload.
+        let computed = self.masked_crc(payload.clone());
         let recyclable = self.masked_crc(payload.start..payload.end + 4);
         if kind > LAST && [computed, recyclable].contains(&Some(stored)) {
             return format!("type {kind} with a right checksum, as RocksDB and Pebble write");
@@ -225,8 +211,7 @@ impl<R: Read> LogReader<R> {
     /// There is no next block after an error.
     fn next_block(&mut self) -> io::Result<()> {
         self.block_offset += self.block.len() as u64;
-        self.at = 0;
-        self.is_last = true;
+        (self.at, self.is_last) = (0, true);
         let mut block = std::mem::take(&mut self.block);
         block.clear();
         let mut limited = (&mut self.input).take(BLOCK_LEN as u64);
@@ -237,14 +222,15 @@ impl<R: Read> LogReader<R> {
     }
 
     /// Passes over bytes that are no record, from `offset` to the next start of one.
-    fn gap(&mut self, is_in_record: bool, found: String, offset: u64) -> io::Result<LogItem> {
+    fn gap(&mut self, offset: u64, is_in_record: bool) -> io::Result<LogItem> {
+        let found = self.fault();
         // Another engine's records, of which there may be more, are no end that a writer did not finish.
         let mut is_damage = found.contains("RocksDB");
         let mut is_zeros = !is_in_record;
         loop {
             let from = self.at;
             let is_blank = self.rest().iter().all(|&byte| byte == 0);
-            let fragment = if is_blank { None } else { self.search() };
+            let fragment = self.search();
             is_zeros &= is_blank || self.at == from;
             is_damage |= fragment.is_some() || self.may_search == 0;
             match fragment {
@@ -253,13 +239,8 @@ impl<R: Read> LogReader<R> {
                     self.at = payload.end;
                     is_zeros = false;
                 }
-                None => {
-                    self.at = self.block.len();
-                    if self.is_last {
-                        break;
-                    }
-                    self.next_block()?;
-                }
+                None if self.is_last => break,
+                None => self.next_block()?,
             }
         }
         let bytes = self.offset() - offset;
@@ -284,12 +265,13 @@ impl<R: Read> LogReader<R> {
             if let Some((FULL..=LAST, _, payload)) = self.header() {
                 let cost = payload.len() + HEADER_LEN;
                 self.may_search = self.may_search.saturating_sub(cost);
-                if let Some(fragment) = self.sound_fragment() {
+                if let Some(fragment) = self.fragment() {
                     return Some(fragment);
                 }
             }
             self.at += 1;
         }
+        self.at = self.block.len();
         None
     }
 }

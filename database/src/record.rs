@@ -1,38 +1,16 @@
 //! Decoding the records of logs, write batches, and those of MANIFESTs, version edits. Their bytes may say anything.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use bytes::Bytes;
 use leveltable::db::{DbEntry, InternalKey, MAX_SEQUENCE};
+use leveltable::shared::get_varint64;
+use leveltable::{Corruption, Section};
 
 /// LevelDB has levels 0 to 6, goleveldb more where they fill up.
 const MAX_LEVEL: u64 = 63;
 
 const ROCKSDB: &str = ", as in a MANIFEST of RocksDB or Pebble";
-
-/// What is wrong in a record, whose checksums are right.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Defect {
-    /// Offset within the record's payload.
-    pub offset: usize,
-    /// What a sound record would have there.
-    pub expected: String,
-    /// What is there.
-    pub found: String,
-}
-
-impl fmt::Display for Defect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (offset, expected, found) = (self.offset, &self.expected, &self.found);
-        write!(
-            f,
-            "byte {offset} of the record: expected {expected}, found {found}"
-        )
-    }
-}
-
-impl std::error::Error for Defect {}
 
 /// What is left of a payload.
 #[derive(Debug, Clone)]
@@ -57,18 +35,11 @@ impl<'a> Decoder<'a> {
         self.take(N as u64)?.first_chunk().copied()
     }
 
-    /// A varint of 64 bits.
+    /// A varint.
     pub(crate) fn number(&mut self) -> Option<u64> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let [byte] = self.array()?;
-            let group = u64::from(byte & 0x7f);
-            number |= group << shift;
-            if byte < 0x80 {
-                return (number >> shift == group).then_some(number);
-            }
-        }
-        None
+        let (number, len) = get_varint64(self.rest)?;
+        self.take(len as u64)?;
+        Some(number)
     }
 
     /// A length and as many bytes.
@@ -102,15 +73,13 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// What is here in place of what is expected.
+    /// What is here in place of what is expected. Its offset is one within the payload.
     #[cold]
-    fn defect(&self, expected: &str, hint: &str) -> Defect {
+    fn defect(&self, section: Section, expected: &str, hint: &str) -> Corruption {
         let (first, _) = self.rest.split_at(self.rest.len().min(20));
-        Defect {
-            offset: self.len - self.rest.len(),
-            expected: expected.to_owned(),
-            found: format!("\"{}\"{hint}", first.escape_ascii()),
-        }
+        let found = format!("\"{}\"{hint}", first.escape_ascii());
+        let offset = self.len - self.rest.len();
+        Corruption::new(section, offset as u64, expected, found)
     }
 }
 
@@ -153,15 +122,15 @@ impl<'a> Batch<'a> {
     ///
     /// # Errors
     ///
-    /// Where it is no batch of LevelDB's.
-    pub fn parse(payload: &'a [u8]) -> Result<Batch<'a>, Defect> {
+    /// Where it is no batch of LevelDB's, by an offset within the payload.
+    pub fn parse(payload: &'a [u8]) -> Result<Batch<'a>, Corruption> {
         let mut rest = Decoder::new(payload);
         let header = rest.array().zip(rest.array());
         let (sequence, count) = header.unwrap_or(([0xff; 8], [0xff; 4]));
         let (sequence, count) = (u64::from_le_bytes(sequence), u32::from_le_bytes(count));
         if sequence.saturating_add(count.into()) > MAX_SEQUENCE {
             let expected = "a sequence number of 56 bits and a number of changes";
-            return Err(Decoder::new(payload).defect(expected, ""));
+            return Err(Decoder::new(payload).defect(Section::Log, expected, ""));
         }
         let changes = rest.clone();
         let mut found = 0;
@@ -169,13 +138,13 @@ impl<'a> Batch<'a> {
             let before = rest.clone();
             if rest.change(0).is_none() {
                 let hint = ", as other engines' logs have perhaps";
-                return Err(before.defect("a change of type 0 or 1", hint));
+                return Err(before.defect(Section::Log, "a change of type 0 or 1", hint));
             }
             found += 1;
         }
         if found != u64::from(count) {
             let expected = format!("{count} changes, as the record says");
-            return Err(rest.defect(&expected, &format!(" after {found}")));
+            return Err(rest.defect(Section::Log, &expected, &format!(" after {found}")));
         }
         Ok(Batch {
             sequence,
@@ -245,17 +214,17 @@ pub struct TableFile {
 impl TableFile {
     /// The first user key.
     pub fn first_user_key(&self) -> &[u8] {
-        self.smallest
-            .split_last_chunk::<8>()
-            .map_or(&[], |key| key.0)
+        user_key(&self.smallest)
     }
 
     /// The last user key.
     pub fn last_user_key(&self) -> &[u8] {
-        self.largest
-            .split_last_chunk::<8>()
-            .map_or(&[], |key| key.0)
+        user_key(&self.largest)
     }
+}
+
+fn user_key(stored: &[u8]) -> &[u8] {
+    stored.split_last_chunk::<8>().map_or(&[], |key| key.0)
 }
 
 impl Edit {
@@ -263,22 +232,24 @@ impl Edit {
     ///
     /// # Errors
     ///
-    /// Where it is no version edit of LevelDB's: a tag that LevelDB does not have, or bytes that end too early.
-    pub fn parse(payload: &[u8]) -> Result<Edit, Defect> {
+    /// Where it is no version edit of LevelDB's, by an offset within the payload: a tag that LevelDB does not have, or bytes that
+    /// end too early.
+    pub fn parse(payload: &[u8]) -> Result<Edit, Corruption> {
         let mut edit = Edit::default();
         edit.read(payload)?;
         Ok(edit)
     }
 
     /// Decodes a payload on top of what earlier ones said.
-    fn read(&mut self, payload: &[u8]) -> Result<(), Defect> {
+    fn read(&mut self, payload: &[u8]) -> Result<(), Corruption> {
         let mut rest = Decoder::new(payload);
         while !rest.rest.is_empty() {
             let before = rest.clone();
             if self.read_field(&mut rest).is_none() {
                 let is_foreign = before.clone().number() >= Some(100);
                 let hint = if is_foreign { ROCKSDB } else { "" };
-                return Err(before.defect("a tag and its field, as LevelDB writes them", hint));
+                let expected = "a tag and its field, as LevelDB writes them";
+                return Err(before.defect(Section::Manifest, expected, hint));
             }
         }
         Ok(())
@@ -327,7 +298,7 @@ pub(crate) struct Version {
 
 impl Version {
     /// Applies an edit: deletions first, as LevelDB does.
-    pub(crate) fn apply(&mut self, payload: &[u8]) -> Result<(), Defect> {
+    pub(crate) fn apply(&mut self, payload: &[u8]) -> Result<(), Corruption> {
         self.stated.read(payload)?;
         for (level, number) in self.stated.deleted.drain(..) {
             if self.tables.remove(&(level, number)).is_some() {

@@ -7,7 +7,10 @@ use leveltable::{Corruption, Error, ErrorKind, Result, Section};
 
 use crate::directory::{Current, FileKind, WITHOUT_MANIFEST, failed, name_of};
 use crate::log::{Gap, GapKind, LogItem, LogReader, LogRecord};
-use crate::record::{Batch, Change, Defect, Version};
+use crate::record::{Batch, Change, Version};
+
+const SKIP_DAMAGED: &str =
+    "skip_damaged reads the database without the damaged records, and reports them";
 
 /// What opening a database read, and what it passed over; returned by [`Database::recovery`](crate::Database::recovery).
 #[derive(Debug, Clone, Default)]
@@ -49,16 +52,15 @@ pub struct FileGap {
 }
 
 impl Recovery {
-    /// Reads all items, and returns the number of bytes. Passes each record to `take`. Notes torn ends and runs of zeros;
-    /// damage, too, if it may be skipped.
+    /// Reads all items. Passes each record to `take`. Notes torn ends and runs of zeros; damage, too, if it may be skipped.
     fn read(
         &mut self,
-        mut items: LogReader<impl Read>,
+        items: &mut LogReader<impl Read>,
         path: &Path,
         (section, skip_damaged): (Section, bool),
-        mut take: impl FnMut(&LogRecord) -> Result<(), Defect>,
-    ) -> Result<u64> {
-        for item in &mut items {
+        mut take: impl FnMut(&LogRecord) -> Result<(), Corruption>,
+    ) -> Result<()> {
+        for item in items {
             let item = item.map_err(|error| failed(&format!("reading the {section}"), error, path));
             let taken = match item? {
                 LogItem::Gap(gap) => Err(gap),
@@ -66,86 +68,88 @@ impl Recovery {
                     kind: GapKind::Damaged,
                     offset: record.offset,
                     bytes: record.payload.len() as u64,
-                    expected: format!("{} in its byte {}", defect.expected, defect.offset),
-                    found: defect.found,
+                    expected: format!("{} in its byte {}", defect.expected(), defect.offset()),
+                    found: defect.found().into(),
                 }),
             };
             if let Err(gap) = taken {
                 if gap.kind == GapKind::Damaged && !skip_damaged {
-                    return Err(damage(section, gap, path));
+                    return Err(damage(path, section, gap.offset, gap.expected, gap.found));
                 }
                 let file = name_of(path);
                 self.gaps.push(FileGap { file, gap });
             }
         }
-        Ok(items.offset())
-    }
-
-    /// Reads the MANIFEST from its start.
-    pub(crate) fn read_manifest(&mut self, current: &Current) -> Result<Version> {
-        let (path, mut file) = (&*current.path, current.handle.as_file());
-        file.rewind()
-            .map_err(|error| failed("reading the MANIFEST", error, path))?;
-        let mut version = Version::default();
-        let how = (Section::Manifest, false);
-        let items = LogReader::new(file);
-        version.bytes = self.read(items, path, how, |record| version.apply(&record.payload))?;
-        let stated = [
-            (version.stated.log_number, "a log number"),
-            (version.stated.next_file_number, "a next file number"),
-            (version.stated.last_sequence, "a last sequence number"),
-        ];
-        if let Some((_, what)) = stated.iter().find(|(stated, _)| stated.is_none()) {
-            let found = format!("none in {} bytes", version.bytes);
-            return Err(bad_manifest(path, what, found));
-        }
-        Ok(version)
+        Ok(())
     }
 
     /// Reads a log to its end. Passes each change to `take`, with the offset of its record.
     pub(crate) fn read_log(
         &mut self,
         path: &Path,
-        items: LogReader<impl Read>,
+        mut items: LogReader<impl Read>,
         skip_damaged: bool,
         mut take: impl FnMut(Change<'_>, u64),
     ) -> Result<()> {
-        let mut log = ReadLog {
-            number: FileKind::of(&name_of(path)).1.unwrap_or(0),
-            ..ReadLog::default()
-        };
-        log.bytes = self.read(items, path, (Section::Log, skip_damaged), |record| {
+        let (mut batches, mut changes) = (0, 0);
+        self.read(&mut items, path, (Section::Log, skip_damaged), |record| {
             let batch = Batch::parse(&record.payload)?;
-            log.batches += 1;
-            log.changes += u64::from(batch.count());
-            batch
-                .changes()
-                .for_each(|change| take(change, record.offset));
+            batches += 1;
+            for change in batch.changes() {
+                changes += 1;
+                take(change, record.offset);
+            }
             Ok(())
         })?;
-        self.logs.push(log);
+        self.logs.push(ReadLog {
+            number: FileKind::of(&name_of(path)).1.unwrap_or(0),
+            bytes: items.offset(),
+            batches,
+            changes,
+        });
         Ok(())
     }
 }
 
+/// Reads the MANIFEST from its start.
+pub(crate) fn read_manifest(current: &Current) -> Result<(Version, Recovery)> {
+    let (path, mut file) = (&*current.path, current.handle.as_file());
+    file.rewind()
+        .map_err(|error| failed("reading the MANIFEST", error, path))?;
+    let (mut version, mut recovery) = (Version::default(), Recovery::default());
+    let (mut items, how) = (LogReader::new(file), (Section::Manifest, false));
+    recovery.read(&mut items, path, how, |record| {
+        version.apply(&record.payload)
+    })?;
+    version.bytes = items.offset();
+    let (log, stated) = (version.stated.log_number, &version.stated);
+    if [log, stated.next_file_number, stated.last_sequence].contains(&None) {
+        let expected = "a log number, a next file number and a last sequence number";
+        let found = format!("not all of them in {} bytes", version.bytes);
+        return Err(damage(path, Section::Manifest, 0, expected, found));
+    }
+    Ok((version, recovery))
+}
+
+/// The error of damage in a file of a database, which says what to do about it.
 #[cold]
-fn damage(section: Section, gap: Gap, path: &Path) -> Error {
-    if gap.found.contains("RocksDB") {
-        let place = format!("at offset {}, it has {}", gap.offset, gap.found);
+pub(crate) fn damage(
+    path: &Path,
+    section: Section,
+    offset: u64,
+    expected: impl Into<String>,
+    found: String,
+) -> Error {
+    if found.contains("RocksDB") {
+        let place = format!("at offset {offset}, it has {found}");
         let message = format!("a {section} of RocksDB or Pebble: {place}");
         return Error::new(ErrorKind::Unsupported, message).at_path(path);
     }
     let advice = match section {
         Section::Manifest => WITHOUT_MANIFEST,
-        _ => "skip_damaged reads the database without the damaged records, and reports them",
+        Section::Log => SKIP_DAMAGED,
+        _ => "a copy of the database may be incomplete",
     };
-    let corruption = Corruption::new(section, gap.offset, gap.expected, gap.found);
+    let corruption = Corruption::new(section, offset, expected, found);
     Error::damage(path, corruption, advice)
-}
-
-/// The error of a MANIFEST whose records are sound and make no sense.
-#[cold]
-pub(crate) fn bad_manifest(path: &Path, expected: &str, found: String) -> Error {
-    let corruption = Corruption::new(Section::Manifest, 0, expected, found);
-    Error::damage(path, corruption, WITHOUT_MANIFEST)
 }

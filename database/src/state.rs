@@ -1,6 +1,6 @@
 //! What a database holds at a moment: its tables by levels, and the changes in its logs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use itertools::Itertools as _;
-use leveltable::db::{DbEntry, InternalKeyComparator, Memtable};
-use leveltable::{Comparator, DbTable, Error, ErrorKind, Result, TableCache};
+use leveltable::TableCache;
+use leveltable::db::{DbEntry, InternalKeyComparator};
+use leveltable::{Comparator, DbTable, Error, ErrorKind, Result, Section};
 
 use crate::database::DatabaseOptions;
-use crate::directory::{CHANGED, Current, FileKind, file_name, list, replaced};
+use crate::directory::{Current, DatabaseFile, FileKind, changed, list};
 use crate::log::LogReader;
 use crate::record::{TableFile, Version};
-use crate::recovery::{Recovery, bad_manifest};
-use crate::tables::{Listed, Run, is_not_found};
+use crate::recovery::{Recovery, damage, read_manifest};
+use crate::tables::{Listed, Run, is_not_found, newest_in_memory};
 
 /// What a database holds at a moment. Never changes; reading on means making another.
 #[derive(Debug)]
@@ -29,12 +30,10 @@ pub(crate) struct State {
     pub(crate) version: Version,
     /// The comparator's name.
     pub(crate) order_name: String,
-    /// `None` if the order is not known.
-    pub(crate) order: Option<Arc<dyn Comparator>>,
-    /// From the lowest level to the highest.
+    /// Of another name if the order is not known; it then tells keys apart.
+    pub(crate) order: Arc<dyn Comparator>,
+    /// The logs, as a table in memory, and the tables from the lowest level to the highest.
     pub(crate) runs: Vec<Run>,
-    /// The newest version of each user key in the logs.
-    pub(crate) memtable: Memtable,
     pub(crate) last_sequence: u64,
     pub(crate) recovery: Recovery,
     pub(crate) open_tables: Arc<TableCache<u64, DbTable>>,
@@ -42,51 +41,38 @@ pub(crate) struct State {
 
 /// Does something again, a bounded number of times, while it fails because the database has changed meanwhile. A flush has to fall
 /// into the same short moment each time.
-pub(crate) fn retry<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
+pub(crate) fn retry<T>(mut work: impl FnMut(u64) -> Result<T>) -> Result<T> {
     for attempt in 1..20 {
-        match work() {
+        match work(attempt) {
             Err(error) if error.kind() == ErrorKind::Replaced => {
                 std::thread::sleep(Duration::from_millis(attempt));
             }
             done => return done,
         }
     }
-    work()
+    work(20)
 }
 
 impl State {
-    /// Reads the database in `dir` by its MANIFEST. Open tables of `previous` are used again if its MANIFEST still is the
-    /// current one.
+    /// Reads the database in `dir` by its MANIFEST.
     ///
     /// Fails with [`ErrorKind::Replaced`] if what was read may not fit together: a memtable became a table in between.
-    pub(crate) fn read(
-        dir: &Path,
-        options: &DatabaseOptions,
-        previous: Option<&State>,
-    ) -> Result<State> {
+    pub(crate) fn read(dir: &Path, options: &DatabaseOptions) -> Result<State> {
         let current = Current::open(dir)?;
-        let mut recovery = Recovery::default();
-        let mut version = recovery.read_manifest(&current)?;
-        let logs = open_logs(dir, &version)?;
+        let (mut version, mut recovery) = read_manifest(&current)?;
+        let (logs, needed) = (open_logs(dir, &version)?, version.first_logs());
         // From here on the logs are open, and stay readable. If they are still those that the MANIFEST needs, nothing that
         // was in a log before them has become a table unseen. Of compactions alone the newer result is as good.
-        let mut is_same = current.is_current(dir)?;
-        if is_same && current.len()? != version.bytes {
-            let needed = version.first_logs();
-            recovery = Recovery::default();
-            version = recovery.read_manifest(&current)?;
-            is_same = version.first_logs() == needed;
+        let is_current = current.is_current(dir)?;
+        if is_current && current.len()? != version.bytes {
+            (version, recovery) = read_manifest(&current)?;
         }
-        if !is_same {
-            return Err(replaced(CHANGED, dir));
+        if !is_current || version.first_logs() != needed {
+            return Err(changed(dir));
         }
-        let tables = std::mem::take(&mut version.tables);
         let mut state = State::new(dir, options, version, logs, recovery)?;
-        state.runs = runs(tables, state.order.as_ref(), &current.path)?;
         state.current = Some(current);
-        if let Some(previous) = previous.filter(|previous| previous.current == state.current) {
-            state.open_tables = previous.open_tables.clone();
-        }
+        state.add_runs()?;
         Ok(state)
     }
 
@@ -96,21 +82,24 @@ impl State {
         let logs = open_logs(dir, &version)?;
         let mut state = State::new(dir, options, version, logs, Recovery::default())?;
         state.recovery.without_manifest = true;
-        let mut tables = BTreeMap::new();
-        for (name, size) in list(dir)? {
-            let (FileKind::Table, Some(number)) = FileKind::of(&name) else {
+        for file in list(dir)? {
+            let (FileKind::Table, Some(number), Some(size)) = (file.kind, file.number, file.bytes)
+            else {
                 continue;
             };
-            match state.describe(number, size) {
-                Ok(file) => tables.extend(file.map(|file| ((0, number), file))),
+            let opened = state.open(number, size);
+            match opened.and_then(|table| describe(&table, number)) {
+                Ok(described) => {
+                    let listed = described.map(|file| ((0, number), file));
+                    state.version.tables.extend(listed);
+                }
                 Err(error) if options.skip_damaged => {
-                    state.recovery.unreadable_tables.push((name, error));
+                    state.recovery.unreadable_tables.push((file.name, error));
                 }
                 Err(error) => return Err(error),
             }
         }
-        // Tables of level 0 may overlap.
-        state.runs = runs(tables, None, dir)?;
+        state.add_runs()?;
         Ok(state)
     }
 
@@ -122,16 +111,16 @@ impl State {
         logs: Vec<(PathBuf, LogReader<File>)>,
         mut recovery: Recovery,
     ) -> Result<State> {
-        let order = options.order(version.stated.comparator.as_deref());
-        let (order_name, order) = order.map_err(|error| error.at_path(dir))?;
+        let stated = version.stated.comparator.as_deref();
+        let (order_name, order) = options.order(dir, stated)?;
         let mut last_sequence = version.stated.last_sequence.unwrap_or(0);
         let mut newest: HashMap<Bytes, DbEntry> = HashMap::new();
         for (path, log) in logs {
             recovery.read_log(&path, log, options.skip_damaged, |change, _| {
                 last_sequence = last_sequence.max(change.sequence);
-                let known = newest.get(change.user_key);
-                if known.is_none_or(|known| known.sequence <= change.sequence) {
-                    let entry = change.to_entry();
+                let entry = change.to_entry();
+                let known = newest.get(&entry.user_key);
+                if known.is_none_or(|known| known.sequence <= entry.sequence) {
                     newest.insert(entry.user_key.clone(), entry);
                 }
             })?;
@@ -139,20 +128,19 @@ impl State {
         let oldest = version.stated.log_number.filter(|&log| log > 0);
         let is_missing = |log: &u64| recovery.logs.iter().all(|read| read.number < *log);
         recovery.missing_log = oldest.filter(is_missing);
-        let memtable = order
-            .clone()
-            .map_or_else(Memtable::new, Memtable::with_comparator);
-        for entry in newest.into_values() {
-            memtable.add(entry.user_key, entry.sequence, entry.version);
-        }
+        let logged = newest_in_memory(newest.into_values().collect(), &order)?;
+        let logged = describe(&logged, 0)?.map(|file| Listed {
+            level: 0,
+            file,
+            kept: logged.into(),
+        });
         Ok(State {
             dir: dir.to_owned(),
             options: options.clone(),
             current: None,
-            runs: Vec::new(),
+            runs: vec![logged.map(Arc::new).into_iter().collect()],
             last_sequence,
             version,
-            memtable,
             order_name,
             order,
             recovery,
@@ -160,28 +148,45 @@ impl State {
         })
     }
 
-    /// What a MANIFEST would list of a table; `None` if it has no entries.
-    fn describe(&self, number: u64, size: u64) -> Result<Option<TableFile>> {
-        let table = self.open(number, size)?;
-        let ends = table.as_table().first()?.zip(table.as_table().last()?);
-        Ok(ends.map(|((smallest, _), (largest, _))| TableFile {
-            number,
-            size,
-            smallest: smallest.to_vec(),
-            largest: largest.to_vec(),
-        }))
+    pub(crate) fn has_known_order(&self) -> bool {
+        self.order.name() == self.order_name
     }
 
     /// The order, for what cannot do without it.
-    pub(crate) fn known_order(&self) -> Result<&Arc<dyn Comparator>> {
-        self.order.as_ref().ok_or_else(|| {
-            let message = format!(
-                "the database is in the order {:?}, which is not known: lookups, bounds and walks back need \
-                 DatabaseOptions::comparator",
-                self.order_name
-            );
-            Error::new(ErrorKind::Comparator, message).at_path(&self.dir)
-        })
+    pub(crate) fn known_order(&self) -> Result<&dyn Comparator> {
+        if self.has_known_order() {
+            return Ok(&*self.order);
+        }
+        let needed = "lookups, bounds and walks back need DatabaseOptions::comparator";
+        let (order, known) = (&self.order_name, "which is not known");
+        let message = format!("the database is in the order {order:?}, {known}: {needed}");
+        Err(Error::new(ErrorKind::Comparator, message).at_path(&self.dir))
+    }
+
+    /// Sorts tables into runs. Fails with two that overlap in a level from 1 on.
+    fn add_runs(&mut self) -> Result<()> {
+        let tables = std::mem::take(&mut self.version.tables);
+        let order = InternalKeyComparator::new(self.order.clone());
+        let is_known = self.has_known_order();
+        let listed = tables.into_iter().map(|((level, _), file)| {
+            let kept = OnceLock::new();
+            Arc::new(Listed { level, file, kept })
+        });
+        let listed: Run = listed.collect();
+        for run in listed.chunk_by(|a, b| is_known && a.level > 0 && a.level == b.level) {
+            let mut run = run.to_vec();
+            run.sort_by(|a, b| order.compare(&a.file.smallest, &b.file.smallest));
+            for (a, b) in run.iter().map(|table| &table.file).tuple_windows() {
+                if order.compare(&a.largest, &b.smallest).is_ge() {
+                    let found = format!("{} and {}, which overlap", a.number, b.number);
+                    let expected = "tables of a level that do not overlap";
+                    let manifest = self.current.as_ref().map_or(&self.dir, |at| &at.path);
+                    return Err(damage(manifest, Section::Manifest, 0, expected, found));
+                }
+            }
+            self.runs.push(run);
+        }
+        Ok(())
     }
 
     /// Whether reading again would lead to the same state.
@@ -192,65 +197,45 @@ impl State {
         if !current.is_current(&self.dir)? || current.len()? != self.version.bytes {
             return Ok(false);
         }
-        let read = self.recovery.logs.iter().map(|log| (log.number, log.bytes));
-        Ok(needed_logs(&self.dir, &self.version)?.into_iter().eq(read))
+        let logs = needed_logs(&self.dir, &self.version)?;
+        let found = logs.iter().map(|log| (log.number, log.bytes));
+        let read = self.recovery.logs.iter();
+        Ok(found.eq(read.map(|log| (Some(log.number), Some(log.bytes)))))
     }
 }
 
-/// Sorts tables into runs. Fails with two that overlap in a level from 1 on.
-fn runs(
-    tables: BTreeMap<(u32, u64), TableFile>,
-    order: Option<&Arc<dyn Comparator>>,
-    manifest: &Path,
-) -> Result<Vec<Run>> {
-    let listed = tables.into_iter().map(|((level, _), file)| {
-        let kept = OnceLock::new();
-        Arc::new(Listed { level, file, kept })
-    });
-    let listed: Run = listed.collect();
-    let is_run = |a: &Listed, b: &Listed| order.is_some() && a.level > 0 && a.level == b.level;
-    let mut runs: Vec<Run> = listed
-        .chunk_by(|a, b| is_run(a, b))
-        .map(<[_]>::to_vec)
-        .collect();
-    let Some(order) = order else {
-        return Ok(runs);
-    };
-    let order = InternalKeyComparator::new(order.clone());
-    for run in &mut runs {
-        run.sort_by(|a, b| order.compare(&a.file.smallest, &b.file.smallest));
-        for (a, b) in run.iter().map(|table| &table.file).tuple_windows() {
-            if order.compare(&a.largest, &b.smallest).is_ge() {
-                let found = format!("{} and {}, which overlap", a.number, b.number);
-                let expected = "tables of a level that do not overlap";
-                return Err(bad_manifest(manifest, expected, found));
-            }
-        }
-    }
-    Ok(runs)
+/// What a MANIFEST would list of a table; `None` if it has no entries.
+fn describe(table: &DbTable, number: u64) -> Result<Option<TableFile>> {
+    let table = table.as_table();
+    let ends = table.first()?.zip(table.last()?);
+    Ok(ends.map(|((smallest, _), (largest, _))| TableFile {
+        number,
+        size: table.file_bytes(),
+        smallest: smallest.to_vec(),
+        largest: largest.to_vec(),
+    }))
 }
 
-/// Numbers and sizes of the logs whose changes are not in tables yet, in ascending order.
-fn needed_logs(dir: &Path, version: &Version) -> Result<Vec<(u64, u64)>> {
-    let number = |(name, size): (String, u64)| match FileKind::of(&name) {
-        (FileKind::Log, Some(number)) if name == file_name(number, "log") => {
-            version.needs_log(number).then_some((number, size))
-        }
-        _ => None,
-    };
-    let mut logs: Vec<_> = list(dir)?.into_iter().filter_map(number).collect();
-    logs.sort_unstable();
+/// The logs whose changes are not in tables yet, in ascending order.
+fn needed_logs(dir: &Path, version: &Version) -> Result<Vec<DatabaseFile>> {
+    let is_needed = |number| version.needs_log(number);
+    let mut logs = list(dir)?;
+    logs.retain(|file| file.kind == FileKind::Log && file.number.is_some_and(is_needed));
+    logs.sort_by_key(|log| log.number);
     Ok(logs)
 }
 
 /// Lists the logs once, and opens those that are needed, in ascending order.
 fn open_logs(dir: &Path, version: &Version) -> Result<Vec<(PathBuf, LogReader<File>)>> {
-    let open = |(number, _)| {
-        let path = dir.join(file_name(number, "log"));
-        match LogReader::open(&path) {
-            Err(error) if is_not_found(&error) => Err(replaced(CHANGED, dir)),
-            opened => Ok((path, opened?)),
-        }
-    };
-    needed_logs(dir, version)?.into_iter().map(open).collect()
+    let logs = needed_logs(dir, version)?.into_iter();
+    logs.map(|log| open_log(dir, &log.name)).collect()
+}
+
+/// Opens a log that was listed: it is still there unless the database has changed.
+pub(crate) fn open_log(dir: &Path, name: &str) -> Result<(PathBuf, LogReader<File>)> {
+    let path = dir.join(name);
+    match LogReader::open(&path) {
+        Err(error) if is_not_found(&error) => Err(changed(dir)),
+        opened => Ok((path, opened?)),
+    }
 }

@@ -1,13 +1,13 @@
 //! The live entries of a database within bounds, from both ends.
 
 use std::collections::HashMap;
-use std::iter::{self, FlatMap, FusedIterator, Once};
+use std::iter::{self, FlatMap, FusedIterator};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::vec;
 
 use bytes::Bytes;
-use itertools::Either;
+use itertools::Itertools as _;
 #[cfg(doc)]
 use leveltable::ErrorKind;
 use leveltable::db::{DbEntry, DbRange, MAX_SEQUENCE, Version};
@@ -15,7 +15,7 @@ use leveltable::{DbTable, Result};
 
 use crate::database::Database;
 use crate::state::State;
-use crate::tables::{Bounds, Listed, is_within};
+use crate::tables::{Bounds, Listed, place};
 
 /// The live entries of a database within bounds, from both ends; made by [`Database::range`] and the like.
 ///
@@ -44,18 +44,15 @@ impl DatabaseRange {
     fn take(&mut self, back: bool) -> Option<Result<(Bytes, Bytes)>> {
         let entry = match &mut self.walk {
             Some(walk) => walk.step(back),
-            None => self.start(back),
+            None => self.start(back).transpose(),
         };
-        match entry {
-            Ok(Some(entry)) => {
-                let value = entry.version.into_value().unwrap_or_default();
-                Some(Ok((entry.user_key, value)))
-            }
-            ended => {
-                self.walk = None;
-                ended.err().map(Err)
-            }
+        if !matches!(entry, Some(Ok(_))) {
+            self.walk = None;
         }
+        Some(entry?.map(|entry| {
+            let value = entry.version.into_value();
+            (entry.user_key, value.unwrap_or_default())
+        }))
     }
 
     /// Takes the first entry. Reads the database again if a table has vanished since it was read.
@@ -65,7 +62,7 @@ impl DatabaseRange {
         };
         let (walk, entry) = self.db.with_state(|state| {
             let mut walk = Walk::new(state, &bounds)?;
-            let entry = walk.step(back)?;
+            let entry = walk.step(back).transpose()?;
             Ok((walk, entry))
         })?;
         self.walk = Some(walk);
@@ -73,47 +70,47 @@ impl DatabaseRange {
     }
 }
 
-/// A walk in parts, so that tables are opened when it comes to them.
+/// A walk in parts, so that tables are opened when it comes to them, and few are merged at a time.
 #[derive(Debug)]
 struct Walk {
     state: Arc<State>,
-    entries: FlatMap<vec::IntoIter<Unopened>, Opened, fn(Unopened) -> Opened>,
+    entries: FlatMap<vec::IntoIter<Part>, DbRange, fn(Part) -> DbRange>,
     /// The newest version of each key, in an order that is not known.
     newest: Option<HashMap<Bytes, u64>>,
 }
 
-/// A part of a walk.
+/// Tables, and the bounds within which a walk merges them.
 #[derive(Debug, Clone)]
-enum Part {
-    /// What logs and tables hold within bounds. They are cut where tables of sorted levels begin, so that few are merged at a time.
-    Live(Bounds),
-    /// All versions in the logs, or in a table, in an order that is not known.
-    Stored(Option<Arc<Listed>>),
+pub(crate) struct Part {
+    pub(crate) state: Arc<State>,
+    pub(crate) tables: Vec<Arc<Listed>>,
+    pub(crate) bounds: Bounds,
 }
 
-type Unopened = (Arc<State>, Part);
+impl Part {
+    /// What the database has within bounds.
+    pub(crate) fn new(state: &Arc<State>, bounds: Bounds) -> Part {
+        let tables = state.runs.iter().flat_map(|run| state.within(run, &bounds));
+        Part {
+            state: state.clone(),
+            tables: tables.cloned().collect(),
+            bounds,
+        }
+    }
 
-/// A part's entries, or why there are none.
-type Opened = Either<DbRange, Once<Result<DbEntry>>>;
+    pub(crate) fn has(&self, key: &[u8]) -> bool {
+        place(&*self.state.order, key, &self.bounds).is_eq()
+    }
+}
 
 impl Walk {
     fn new(state: &Arc<State>, bounds: &Bounds) -> Result<Walk> {
-        let is_all = matches!(bounds, (Bound::Unbounded, Bound::Unbounded));
-        let is_stored = state.order.is_none() && is_all;
-        let parts = if is_stored {
-            let tables = state.runs.iter().flatten().cloned().map(Some);
-            [None].into_iter().chain(tables).map(Part::Stored).collect()
-        } else {
-            cut(state, bounds)?
-        };
-        let parts: Vec<_> = parts
-            .into_iter()
-            .map(|part| (state.clone(), part))
-            .collect();
-        let mut newest = is_stored.then(HashMap::new);
-        if let Some(newest) = &mut newest {
+        let parts = cut(state, bounds)?;
+        let mut newest = None;
+        if !state.has_known_order() {
             // Reads everything once.
-            for entry in parts.iter().cloned().flat_map(opened) {
+            let newest = newest.insert(HashMap::new());
+            for entry in parts.iter().cloned().flat_map(entries) {
                 let entry = entry?;
                 let sequence = newest.entry(entry.user_key).or_default();
                 *sequence = entry.sequence.max(*sequence);
@@ -121,88 +118,71 @@ impl Walk {
         }
         Ok(Walk {
             state: state.clone(),
-            entries: parts.into_iter().flat_map(opened),
+            entries: parts.into_iter().flat_map(entries),
             newest,
         })
     }
 
     /// Takes an entry from an end.
     #[inline]
-    fn step(&mut self, back: bool) -> Result<Option<DbEntry>> {
-        let entry = match &self.newest {
-            Some(newest) if !back => self.entries.find(|entry| {
+    fn step(&mut self, back: bool) -> Option<Result<DbEntry>> {
+        match &self.newest {
+            None if back => self.entries.next_back(),
+            None => self.entries.next(),
+            Some(_) if back => self.state.known_order().err().map(Err),
+            Some(newest) => self.entries.find(|entry| {
                 // Whatever is no live value is passed over.
-                entry.as_ref().map_or(true, |entry| {
-                    let is_newest = newest.get(&entry.user_key) == Some(&entry.sequence);
-                    is_newest && entry.version != Version::Deleted
-                })
+                let Ok(entry) = entry else { return true };
+                let is_newest = newest.get(&entry.user_key) == Some(&entry.sequence);
+                is_newest && entry.version != Version::Deleted
             }),
-            None if !back => self.entries.next(),
-            _ => {
-                self.state.known_order()?;
-                self.entries.next_back()
-            }
+        }
+    }
+}
+
+/// Cuts a walk into parts: where tables begin, or in an order that is not known into tables.
+pub(crate) fn cut(state: &Arc<State>, bounds: &Bounds) -> Result<Vec<Part>> {
+    let tables = state.runs.iter().flatten();
+    if !state.has_known_order() && matches!(bounds, (Bound::Unbounded, Bound::Unbounded)) {
+        let part = |table: &Arc<Listed>| Part {
+            state: state.clone(),
+            tables: vec![table.clone()],
+            bounds: bounds.clone(),
         };
-        entry.transpose()
+        return Ok(tables.map(part).collect());
     }
+    let order = state.known_order()?;
+    let starts = tables.map(|table| table.file.first_user_key());
+    let is_inside = |key: &&[u8]| place(order, key, bounds).is_eq();
+    let cuts = starts
+        .filter(is_inside)
+        .sorted_by(|a, b| order.compare(a, b));
+    let cuts: Vec<_> = cuts.map(<[u8]>::to_vec).collect();
+    let from = cuts.iter().cloned().map(Bound::Included);
+    let to = cuts.iter().cloned().map(Bound::Excluded);
+    let (lower, upper) = bounds.clone();
+    let bounds = iter::once(lower).chain(from).zip(to.chain([upper]));
+    Ok(bounds.map(|bounds| Part::new(state, bounds)).collect())
 }
 
-/// Cuts bounds where tables of sorted levels begin.
-fn cut(state: &State, bounds: &Bounds) -> Result<Vec<Part>> {
-    let order = state.known_order()?;
-    let sorted = state.runs.iter().flatten().filter(|table| table.level > 0);
-    let mut cuts: Vec<&[u8]> = sorted
-        .map(|table| table.file.first_user_key())
-        .filter(|key| is_within(order, key, bounds))
-        .collect();
-    cuts.sort_by(|a, b| order.compare(a, b));
-    cuts.dedup_by(|a, b| order.compare(a, b).is_eq());
-    let (mut from, upper) = bounds.clone();
-    let mut parts = Vec::new();
-    for cut in cuts {
-        let before = std::mem::replace(&mut from, Bound::Included(cut.to_vec()));
-        parts.push(Part::Live((before, Bound::Excluded(cut.to_vec()))));
+/// Opens the tables of a part. In an order that is not known, its entries are all versions of one table; else the newest ones,
+/// deleted keys left out.
+fn open(part: &Part) -> Result<DbRange> {
+    let range = |table| Ok(part.state.table(table)?.range(part.bounds.clone()));
+    let tables = part.tables.iter().map(|table| range(table));
+    let mut inputs: Vec<DbRange> = tables.collect::<Result<_>>()?;
+    if !part.state.has_known_order()
+        && let Some(only) = inputs.pop()
+    {
+        return Ok(only);
     }
-    parts.push(Part::Live((from, upper)));
-    Ok(parts)
-}
-
-/// What a part holds. Without an order, that is all versions; else the newest ones, deleted keys left out.
-fn open(state: &State, part: &Part) -> Result<DbRange> {
-    let bounds = match part {
-        Part::Live(bounds) => bounds,
-        Part::Stored(None) => return Ok(state.memtable.iter()),
-        Part::Stored(Some(table)) => return Ok(state.table(table)?.iter()),
-    };
-    let order = state.known_order()?;
     // Whatever has nothing within the bounds would cost each step of the others.
-    let logged = state.memtable.range(bounds.clone());
-    let is_logged = logged.clone().next().is_some();
-    let mut inputs: Vec<DbRange> = is_logged.then_some(logged).into_iter().collect();
-    for table in state.runs.iter().flat_map(|run| state.within(run, bounds)) {
-        let (listed, table) = (&table.file, state.table(table)?);
-        let is_inside = |key: &[u8]| is_within(order, key, bounds);
-        // A walk need not look at bounds that leave nothing out. The table itself must say so: the MANIFEST may be wrong.
-        let says_so =
-            |end: Option<Result<DbEntry>>| matches!(end, Some(Ok(end)) if is_inside(&end.user_key));
-        let is_whole = is_inside(listed.first_user_key())
-            && is_inside(listed.last_user_key())
-            && says_so(table.iter().next())
-            && says_so(table.iter().next_back());
-        inputs.push(if is_whole {
-            table.iter()
-        } else {
-            table.range(bounds.clone())
-        });
-    }
+    inputs.retain(|input| input.clone().next().is_some());
     Ok(DbTable::merge(inputs)?.at(MAX_SEQUENCE).into_iter())
 }
 
-fn opened((state, part): Unopened) -> Opened {
-    match open(&state, &part) {
-        Ok(entries) => Either::Left(entries),
-        Err(error) => Either::Right(iter::once(Err(error))),
-    }
+fn entries(part: Part) -> DbRange {
+    open(&part).unwrap_or_else(DbRange::of_error)
 }
 
 impl Iterator for DatabaseRange {

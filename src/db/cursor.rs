@@ -53,7 +53,7 @@ use crate::read::range::Walk;
 pub struct DbCursor {
     /// Shows stored keys. In a snapshot, on the way forward, it stands on the current entry; on the way back on the last
     /// entry before those of the current user key.
-    stored: MergeCursor,
+    pub(super) stored: MergeCursor,
     /// Of user keys.
     order: Order,
     /// The sequence number of the snapshot that is shown; `None` where all entries are.

@@ -55,6 +55,18 @@ impl DbRange {
         self
     }
 
+    /// An error instead of entries.
+    #[doc(hidden)] // for ranges that are made of several
+    pub fn of_error(error: Error) -> DbRange {
+        DbRange(Ends::new(Memtable::new().iter().0.front, Some(error)))
+    }
+
+    /// Offset in its file of the block that the entry last taken from the front lies in.
+    #[doc(hidden)] // for histories, which say where a version is
+    pub fn block_offset(&self) -> u64 {
+        self.0.front.stored.block_offset()
+    }
+
     /// The inputs of the cursor over stored keys inside.
     fn into_inputs(self) -> Result<Vec<Cursor>> {
         let stored = self.0.into_whole()?.into_stored();

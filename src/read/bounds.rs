@@ -93,7 +93,7 @@ pub(super) fn exclude_all(order: &Order, bounds: &Bounds) -> bool {
 }
 
 /// The bounds, in bytewise order, of the keys that begin with `prefix`.
-pub(crate) fn prefix_bounds(prefix: &[u8]) -> Bounds {
+pub fn prefix_bounds(prefix: &[u8]) -> Bounds {
     let upper = prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded);
     (Bound::Included(prefix.to_vec()), upper)
 }

@@ -220,6 +220,12 @@ impl MergeCursor {
         self.current().and_then(|input| input.input).unwrap_or(0)
     }
 
+    /// Offset in its file of the block that the current entry lies in.
+    pub(crate) fn block_offset(&self) -> u64 {
+        let block = self.current().and_then(|input| input.block);
+        block.map_or(0, |found| found.handle.offset)
+    }
+
     /// Moves to the first entry at or after `key`. Returns `false`, and stands after the last entry, if there is none.
     ///
     /// # Errors

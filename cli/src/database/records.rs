@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use leveltable_database::{Batch, Defect, Edit, FileKind, GapKind, LogItem, LogReader, LogRecord};
+use leveltable::Corruption;
+use leveltable_database::{Batch, Edit, FileKind, GapKind, LogItem, LogReader, LogRecord};
 use serde_json::{Map, Value, json};
 
 use super::kind_of;
@@ -29,7 +30,10 @@ pub(crate) fn read(
         let (offset, records) = match item.map_err(|e| Failure::of(path, e))? {
             LogItem::Record(record) => {
                 let records = parse(&record, is_manifest).unwrap_or_else(|defect| {
-                    let what = format!("record at offset {}: {defect}", record.offset);
+                    let (expected, found) = (defect.expected(), defect.found());
+                    let what = format!("byte {}: expected {expected}", defect.offset());
+                    let at = record.offset;
+                    let what = format!("record at offset {at}, {what}, found {found}");
                     vec![Record::No(GapKind::Damaged, what)]
                 });
                 (record.offset, records)
@@ -50,7 +54,7 @@ pub(crate) fn read(
 }
 
 /// Returns the edit of a MANIFEST, or the changes of a log's batch.
-fn parse(record: &LogRecord, is_manifest: bool) -> Result<Vec<Record>, Defect> {
+fn parse(record: &LogRecord, is_manifest: bool) -> Result<Vec<Record>, Corruption> {
     if is_manifest {
         return Ok(vec![Record::Edit(fields_of(&Edit::parse(
             &record.payload,
