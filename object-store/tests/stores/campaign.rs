@@ -16,7 +16,11 @@ use crate::servers::seaweed;
 
 const SHARDS: u64 = 8;
 const KEYS: u64 = 4_000;
-const LOOKUPS: usize = if cfg!(debug_assertions) { 20_000 } else { 100_000 };
+const LOOKUPS: usize = if cfg!(debug_assertions) {
+    20_000
+} else {
+    100_000
+};
 const TASKS: usize = 64;
 
 /// A sequence of numbers that looks random.
