@@ -152,7 +152,7 @@ mod read;
 pub mod repair;
 #[doc(hidden)]
 pub mod shared {
-    //! For the other crates of the workspace.
+    //! For the other crates of the workspace, which are released together with this one. May change at any time.
 
     pub use crate::coding::get_varint64;
     pub use crate::format::checksum::{crc32c, mask};

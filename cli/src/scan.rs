@@ -5,6 +5,7 @@ use std::io::Write;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
+use leveltable::shared::prefix_bounds;
 use leveltable::{Error, ErrorKind};
 use leveltable_database::{FileKind, GapKind};
 use serde_json::{Map, Value, json};
@@ -353,7 +354,10 @@ impl Wanted {
                 "--prefix cannot be used with --keys stored: keys with the same prefix may be apart in that order",
             ));
         }
-        let after_prefix = prefix.as_deref().and_then(after);
+        let after_prefix = match prefix.as_deref().map(prefix_bounds) {
+            Some((_, Bound::Excluded(end))) => Some(end),
+            _ => None,
+        };
         // `None` sorts before all keys, which is right for `max` here, but not for `min` below.
         let lower = from.clone().max(prefix.clone());
         let upper = to.clone().into_iter().chain(after_prefix).min();
@@ -422,12 +426,4 @@ fn bounds(from: Option<Vec<u8>>, to: Option<Vec<u8>>) -> Bounds {
         from.map_or(Bound::Unbounded, Bound::Included),
         to.map_or(Bound::Unbounded, Bound::Excluded),
     )
-}
-
-/// Returns the first key after all keys that begin with `prefix`, if there is one.
-fn after(prefix: &[u8]) -> Option<Vec<u8>> {
-    let at = prefix.iter().rposition(|&b| b != 0xff)?;
-    let mut after = prefix.get(..=at)?.to_vec();
-    *after.last_mut()? += 1;
-    Some(after)
 }

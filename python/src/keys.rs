@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Bound as Limit;
 
 use bytes::Bytes;
+use leveltable::shared::prefix_bounds;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
@@ -51,11 +52,7 @@ impl AsRef<[u8]> for Data<'_> {
 pub(crate) fn bounds(keys: [Key<'_>; 3]) -> Bounds {
     let [mut start, mut stop, prefix] = keys.map(|key| Some(key?.0.into_owned()));
     if let Some(prefix) = prefix {
-        // The first key after all that begin with it, if there is one: without the bytes 0xff at its end, and one more.
-        let mut end = prefix.clone();
-        while end.pop_if(|last| *last == 0xff).is_some() {}
-        if let Some(last) = end.last_mut() {
-            *last += 1;
+        if let (_, Limit::Excluded(end)) = prefix_bounds(&prefix) {
             stop = stop.into_iter().chain([end]).min();
         }
         start = start.max(Some(prefix));

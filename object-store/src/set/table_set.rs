@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use leveltable::remote::{AsyncTable, BoxFuture};
+use leveltable::shared::prefix_bounds;
 use leveltable::{Error, ErrorKind, KeyRange, Result, Stats};
 use object_store::ObjectStore;
 use object_store::path::Path;
@@ -243,17 +244,7 @@ impl TableSet {
 
     /// The entries whose keys begin with `prefix`, in order. Shards whose filter of prefixes excludes it are opened and not read.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> SetRange {
-        let (prefix, mut end) = (prefix.as_ref(), prefix.as_ref().to_vec());
-        // The first key after all of these: the prefix without its bytes 0xff at the end, and one more.
-        while end.pop_if(|last| *last == 0xff).is_some() {}
-        let upper = match end.last_mut() {
-            Some(last) => {
-                *last += 1;
-                Bound::Excluded(end)
-            }
-            None => Bound::Unbounded,
-        };
-        SetRange::new(self, (Bound::Included(prefix.to_vec()), upper))
+        SetRange::new(self, prefix_bounds(prefix.as_ref()))
     }
 
     /// Whether the set may hold `key`: by the keys of its shards, and by filter and index of the shard that the key would be in if
