@@ -1121,9 +1121,11 @@ fn a_reader_that_ignores_the_block_answers_right() {
     }
 }
 
-/// Every answer is that of a reader that ignores the block, or an error.
+/// Every answer is that of a reader that ignores the block, or an error. Without optimisation, every third lie is told, all of them in
+/// a release build.
 #[test]
 fn no_lie_about_pieces_hides_or_invents_a_key() {
+    let step = if cfg!(debug_assertions) { 3 } else { 1 };
     for specimen in specimens() {
         let others: Vec<(u64, u64)> = [
             specimen.layout.filter.as_ref(),
@@ -1146,7 +1148,11 @@ fn no_lie_about_pieces_hides_or_invents_a_key() {
             );
             specimen.examine(&file, 1, what)
         };
+        let mut told = 0..;
         lies(&specimen.about, &others, &mut |what, mut lie| {
+            if told.next().is_some_and(|n| n % step > 0) {
+                return;
+            }
             tally += ask(&lie, &what);
             // A liar gets its checksums right.
             lie.compute_crcs(&specimen.file);
