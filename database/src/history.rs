@@ -93,7 +93,7 @@ impl Database {
 
 /// What holds versions beside the listed tables.
 struct Unlisted {
-    /// All changes in logs.
+    /// All changes in logs, in the order of their keys.
     logged: Vec<HistoryEntry>,
     tables: Vec<PathBuf>,
 }
@@ -116,16 +116,20 @@ impl Unlisted {
                 })?;
             }
         }
+        logged.sort_by(|a, b| state.order.compare(&a.user_key, &b.user_key));
         Ok(Unlisted { logged, tables })
     }
 
     /// All versions of a part of the database, in order.
     fn history(&self, part: &Part) -> Result<Vec<HistoryEntry>> {
         let (state, order) = (&part.state, &part.state.order);
-        let logged = self.logged.iter().cloned();
-        let mut all: Vec<_> = logged
-            .filter(|version| part.has(&version.user_key))
-            .collect();
+        let place = |version: &HistoryEntry| part.place(&version.user_key);
+        let start = self
+            .logged
+            .partition_point(|version| place(version).is_lt());
+        let logged = self.logged.iter().skip(start);
+        let logged = logged.take_while(|version| place(version).is_eq());
+        let mut all: Vec<_> = logged.cloned().collect();
         for table in part.tables.iter().filter(|table| table.file.number > 0) {
             let path = state.table_path(table.file.number);
             read_table(part, &path, VersionState::Live, &mut all)?;
@@ -187,7 +191,7 @@ fn read_table(
         _ => table.iter(),
     };
     while let Some(entry) = entries.next().transpose()? {
-        if part.has(&entry.user_key) {
+        if part.place(&entry.user_key).is_eq() {
             all.push(version(entry, path, entries.block_offset(), found));
         }
     }

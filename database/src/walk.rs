@@ -1,5 +1,6 @@
 //! The live entries of a database within bounds, from both ends.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::iter::{self, FlatMap, FusedIterator};
 use std::ops::Bound;
@@ -98,8 +99,9 @@ impl Part {
         }
     }
 
-    pub(crate) fn has(&self, key: &[u8]) -> bool {
-        place(&*self.state.order, key, &self.bounds).is_eq()
+    /// Where `key` lies: before the part, in it, or after it.
+    pub(crate) fn place(&self, key: &[u8]) -> Ordering {
+        place(&*self.state.order, key, &self.bounds)
     }
 }
 
@@ -176,8 +178,6 @@ fn open(part: &Part) -> Result<DbRange> {
     {
         return Ok(only);
     }
-    // Whatever has nothing within the bounds would cost each step of the others.
-    inputs.retain(|input| input.clone().next().is_some());
     Ok(DbTable::merge(inputs)?.at(MAX_SEQUENCE).into_iter())
 }
 

@@ -104,7 +104,8 @@ impl TableFile {
         self.hold_within(MAX_TOGETHER, parts).await
     }
 
-    /// Like [`hold`](Self::hold); neighbours are read together up to `max_len` bytes. Requests are as long as there, since each takes long.
+    /// Like [`hold`](Self::hold), but joins neighbours only up to `max_len` bytes, unless the source is remote: there, each request takes
+    /// long.
     pub(super) async fn hold_within(
         &mut self,
         max_len: u64,
