@@ -37,17 +37,18 @@ impl Inner {
         let mut parts = Vec::new();
         if let Some(filter) = &self.filter {
             let key = order.filter_key(key);
-            if filter.ask(key, None) == Ok(Some(false)) {
-                return parts;
+            match filter.ask(key, None) {
+                Ok(Some(false)) => return parts,
+                Ok(_) => {}
+                Err(NotLoaded) => {
+                    parts.extend(filter.needed(key, layers).into_iter().map(Part::Filter))
+                }
             }
-            let needed = filter.needed(key, layers);
-            parts.extend(needed.into_iter().map(Part::Filter));
         }
         // Past the last key, the last block is looked at once.
         let p = self.index.seek_piece(key, order);
         let p = p.or_else(|| self.index.pieces().checked_sub(1));
-        parts.extend(p.map(Part::Index));
-        parts.retain(|&part| !self.has(part));
+        parts.extend(p.map(Part::Index).filter(|&part| !self.has(part)));
         parts
     }
 

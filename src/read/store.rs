@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_check::KeyWork;
-use crate::format::block_search::prefetch_block;
+use crate::format::block_search::{prefetch_block, prefetch_restarts};
 use crate::format::footer::BlockHandle;
 use crate::format::frame::{self, TRAILER_LEN};
 use crate::format::page::PAGE_LEN;
@@ -87,6 +87,9 @@ const MAX_BATCH_LEN: u64 = 4 << 20;
 
 /// Most bytes between two blocks that are read together: the padding of an aligned table.
 pub(super) const MAX_GAP: u64 = PAGE_LEN - 1;
+
+/// Cached blocks whose restarts are prefetched together, so that the processor waits for the memory of all of them at once.
+const PREFETCHED: usize = 8;
 
 /// How many of `blocks` are asked for in one batch; one at least.
 pub(super) fn batch_len(blocks: &[BlockRef]) -> usize {
@@ -280,11 +283,20 @@ impl Inner {
             }
             return;
         }
-        let mut missing: Vec<(usize, BlockRef)> = Vec::new();
+        let (mut cached, mut missing) = (Vec::new(), Vec::new());
         for (at, &found) in found.iter().enumerate() {
             match self.cached(found) {
-                Some(block) => take(at, Ok(block)),
+                Some(block) => {
+                    prefetch_block(&block);
+                    cached.push((at, block));
+                }
                 None => missing.push((at, found)),
+            }
+        }
+        for group in cached.chunks_mut(PREFETCHED) {
+            group.iter().for_each(|(_, block)| prefetch_restarts(block));
+            for (at, block) in group {
+                take(*at, Ok(std::mem::take(block)));
             }
         }
         missing.sort_unstable_by_key(|(_, found)| found.block);
