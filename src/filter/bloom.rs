@@ -234,7 +234,7 @@ mod tests {
     use super::*;
     use crate::filter::create_filter;
 
-    /// The expectations of LevelDB's `util/bloom_test.cc`. `tests/golden.rs` compares whole filters with those of C++.
+    /// The expectations of LevelDB's `util/bloom_test.cc`. `tests/engine/golden.rs` compares whole filters with those of C++.
     #[test]
     fn small_filters_are_leveldbs() {
         let mut filter = Vec::new();

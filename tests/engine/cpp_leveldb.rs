@@ -3,11 +3,11 @@
 //! Random options and random entries; `tests/cpp/peer.cc`, compiled on first use, is the other
 //! party. It reads with paranoid checks and checksums verified, and looks keys up by the one route
 //! that asks the filter. Needs a C++ compiler and `libleveldb-dev`, so plain `cargo test` leaves
-//! these tests out; run them with `cargo test --test cpp_leveldb -- --ignored`.
+//! these tests out; run them with `cargo test --test engine cpp_leveldb:: -- --ignored`.
 //!
 //! A failing case names its directory; the files in it stay there for a closer look.
 
-#[path = "cpp/repair.rs"]
+#[path = "../cpp/repair.rs"]
 mod repair;
 
 use std::cmp::Ordering;

@@ -4,8 +4,6 @@
 
 #![cfg(not(miri))]
 
-mod common;
-
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +16,7 @@ use leveltable::{
     Source, WriteOptions,
 };
 
-use common::{Entry, Random, build};
+use crate::common::{self, Entry, Random, build};
 
 /// Orders in which applications keep tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

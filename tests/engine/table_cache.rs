@@ -155,15 +155,19 @@ fn a_table_that_cannot_be_opened_is_tried_again() {
 fn five_hundred_tables_work_where_256_files_may_be_open() {
     const CHILD: &str = "LEVELTABLE_TEST_OF_LIMIT";
     if std::env::var_os(CHILD).is_none() {
-        let name = "five_hundred_tables_work_where_256_files_may_be_open";
+        let name = "table_cache::five_hundred_tables_work_where_256_files_may_be_open";
         let command = format!("ulimit -n 256 && exec \"$0\" --exact {name} --test-threads 1");
-        let status = std::process::Command::new("sh")
+        let output = std::process::Command::new("sh")
             .args(["-c", &command])
             .arg(std::env::current_exe().unwrap())
             .env(CHILD, "1")
-            .status()
+            .output()
             .unwrap();
-        assert!(status.success());
+        let printed = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            output.status.success() && printed.contains("1 passed"),
+            "{printed}"
+        );
         return;
     }
     let dir = tempfile::tempdir().unwrap();

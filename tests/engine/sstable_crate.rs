@@ -5,11 +5,9 @@
 //! its own filter's name for its filter, so it is told to look for the one that the table has, or for
 //! none.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{Entry, Random};
+use crate::common::{self, Entry, Random};
 use leveltable::filter::FixedPrefix;
 use leveltable::{
     BloomFilterPolicy, Compression, ErrorKind, OpenOptions, RibbonFilterPolicy, WriteOptions,

@@ -1,15 +1,13 @@
 //! The cost of operations in reads, counted where the reading is done and not by the filter's own statistics.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::io;
 use std::iter::repeat_with;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::common::{self, Entry, Layout};
 use bytes::Bytes;
-use common::{Entry, Layout};
 use leveltable::{
     BlockCache, BloomFilterPolicy, BytewiseComparator, Comparator, Compression, ErrorKind,
     OpenOptions, ReadAt, ReadOptions, Stats, Table, WriteOptions,
@@ -162,7 +160,7 @@ impl Counted {
 
 // ---- Opening --------------------------------------------------------------------------------
 
-/// The promise of `OpenOptions::open`: one read for a small table. For larger ones see `tests/opening.rs`.
+/// The promise of `OpenOptions::open`: one read for a small table. For larger ones see `tests/engine/opening.rs`.
 #[test]
 fn opening_a_small_table_takes_one_read() {
     for (name, write) in filters() {

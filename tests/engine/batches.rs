@@ -1,13 +1,11 @@
 //! Reads that bring more than one block: batches of lookups, and walks that read ahead.
 
-mod common;
-
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::common::{self, Entry, Layout};
 use bytes::Bytes;
-use common::{Entry, Layout};
 use leveltable::inspect::CountingReadAt;
 use leveltable::{
     BlockCache, BytewiseComparator, Compression, ErrorKind, OpenOptions, ReadAt, ReadOptions,

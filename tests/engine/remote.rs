@@ -2,8 +2,6 @@
 //!
 //! Time here is counted, not measured: each request takes 30 ms of a clock that jumps on when nothing else can go on.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::io;
@@ -13,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
+use crate::common::{self, Entry, Random, Reverse};
 use bytes::Bytes;
-use common::{Entry, Random, Reverse};
 use futures_util::future::{FutureExt, join, join_all, poll_immediate};
 use leveltable::filter::DelimitedPrefix;
 use leveltable::remote::{AsyncRange, AsyncReadAt, AsyncTable, BoxFuture, Tail};

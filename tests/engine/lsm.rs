@@ -13,11 +13,11 @@ use std::time::Duration;
 use leveltable::DbTable;
 use leveltable::db::{DbEntry, Version};
 
-use lsm::{Lsm, NOW, Snapshot};
+use example::{Lsm, NOW, Snapshot};
 
 #[allow(dead_code, unreachable_pub)]
-#[path = "../examples/lsm.rs"]
-mod lsm;
+#[path = "../../examples/lsm.rs"]
+mod example;
 
 type Change = (Vec<u8>, Option<Vec<u8>>);
 
@@ -267,7 +267,7 @@ fn kill(times: usize, seed: u64) {
         let mut child = Command::new(env::current_exe().unwrap())
             .args([
                 "--exact",
-                "write_until_killed",
+                "lsm::write_until_killed",
                 "--nocapture",
                 "--test-threads=1",
             ])
@@ -367,7 +367,7 @@ fn a_torn_log_keeps_its_whole_records() {
 /// Its lines of code: all that are neither blank nor only a comment. `examples/lsm/demo.rs` is what it is shown with.
 #[test]
 fn the_engine_has_at_most_200_lines_of_code() {
-    let source = include_str!("../examples/lsm.rs");
+    let source = include_str!("../../examples/lsm.rs");
     let is_code = |line: &&str| !line.is_empty() && !line.starts_with("//");
     let lines = source.lines().map(str::trim).filter(is_code).count();
     println!(

@@ -4,18 +4,16 @@
 //!
 //! ```text
 //! RUSTFLAGS=-Zsanitizer=thread cargo +nightly test -Zbuild-std --target x86_64-unknown-linux-gnu \
-//!     --test concurrency
+//!     --test engine concurrency::
 //! ```
-
-mod common;
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use crate::common::{self, Entry, Random};
 use bytes::Bytes;
-use common::{Entry, Random};
 use leveltable::{
     BlockCache, BloomFilterPolicy, Compression, Cursor, OpenOptions, ReadAt, ReadOptions, Source,
     Table, WriteOptions,

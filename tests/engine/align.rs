@@ -3,15 +3,13 @@
 //!
 //! Where blocks lie comes from `common::Layout`, which has none of the crate's code.
 
-mod common;
-
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::common::{self, Entry, Layout, Random, build, seal};
 use bytes::Bytes;
-use common::{Entry, Layout, Random, build, seal};
 use leveltable::repair::{
     IndexState, SalvageOptions, SalvageReport, Severity, VerifyOptions, VerifyReport, salvage,
     verify,

@@ -3,14 +3,12 @@
 //!
 //! Both tests print how many fault points they tried (`-- --nocapture`).
 
-mod common;
-
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::common::{self, Entry, Random};
 use bytes::Bytes;
-use common::{Entry, Random};
 use leveltable::{
     BlockCache, BloomFilterPolicy, Comparator, Compression, Error, ErrorKind, OpenOptions, ReadAt,
     Summary, Table, WriteOptions,

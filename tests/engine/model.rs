@@ -1,17 +1,15 @@
 //! Property tests: tables of arbitrary entries, in arbitrary shapes, against models too simple to be
 //! wrong: a sorted vector, an index into it, a filter over all entries.
 //!
-//! `PROPTEST_CASES=10000 cargo test --release --test model` looks harder.
-
-mod common;
+//! `PROPTEST_CASES=10000 cargo test --release --test engine model::` looks harder.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Bound;
 
+use crate::common::{self, Entry, Random};
 use bytes::Bytes;
-use common::{Entry, Random};
 use leveltable::{
     BlockCache, BloomFilterPolicy, BytewiseComparator, Comparator, Compression, ErrorKind,
     OpenOptions, ReadAt, ReadOptions, Source, Table, WriteOptions,

@@ -5,15 +5,13 @@
 //! visible at a sequence number and the walk over a file's blocks are all written out once more, as
 //! plainly as they can be.
 
-mod common;
-
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fs;
 use std::sync::Arc;
 
+use crate::common::{self, Entry, read_entries, testdata};
 use bytes::Bytes;
-use common::{Entry, read_entries, testdata};
 use leveltable::{
     BloomFilterPolicy, BytewiseComparator, Comparator, Compression, DbTable, OpenOptions, Table,
     WriteOptions,
@@ -955,7 +953,7 @@ fn parts_come_in_the_order_of_the_documentation() {
 
 /// The bytes of the worked example in `docs/format.md`, each line at its offset.
 fn documented_table() -> Vec<u8> {
-    let text = include_str!("../docs/format.md");
+    let text = include_str!("../../docs/format.md");
     // Before the logs, which come last and have an example of their own.
     let tables = text.split("\n## Logs").next().unwrap();
     let example = tables.split("```text").last().unwrap();

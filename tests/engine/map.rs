@@ -1,12 +1,10 @@
 //! Tables in a memory map: they return what those read from the file do, and read no more of a cold file than they need.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use common::{Entry, Random, Reverse, assert_holds, read_entries, testdata};
+use crate::common::{Entry, Random, Reverse, assert_holds, read_entries, testdata};
 use leveltable::{
     BlockCache, Compression, ErrorKind, OpenOptions, ReadOptions, Result, Source, WriteOptions,
 };

@@ -1,15 +1,13 @@
 //! Sound tables, and tables with one thing wrong that `verify` must name: where, and what.
 
-mod common;
-
 use std::fs;
 use std::io;
 use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::common::{self, Entry, Layout, Reverse, block, build, handle_of, seal};
 use bytes::Bytes;
-use common::{Entry, Layout, Reverse, block, build, handle_of, seal};
 use leveltable::db::KeyKind;
 use leveltable::repair::{self, Severity, VerifyOptions, VerifyReport};
 use leveltable::{

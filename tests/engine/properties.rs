@@ -1,12 +1,10 @@
 //! Tables that say what they are are opened as exactly that, or refused by name; and what they say is compared with what they hold.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::common::{self, Entry, Layout, Reverse, block, handle_of, varint};
 use bytes::Bytes;
-use common::{Entry, Layout, Reverse, block, handle_of, varint};
 use leveltable::db::{DbEntry, InternalKeyComparator, KeyKind};
 use leveltable::repair::{self, SalvageOptions, Severity, VerifyOptions};
 use leveltable::{

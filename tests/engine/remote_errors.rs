@@ -1,13 +1,11 @@
 //! Remote tables: what other tasks do at the same time, sources that fail, and what must not be read.
 
-mod common;
-
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use crate::common::{self, Entry};
 use bytes::Bytes;
-use common::Entry;
 use futures_util::future::{FutureExt, poll_immediate};
 use leveltable::remote::{AsyncReadAt, AsyncTable, BoxFuture, Tail};
 use leveltable::{BlockCache, Compression, OpenOptions, ReadAt, ReadOptions, WriteOptions};

@@ -1,5 +1,5 @@
 //! The documented rates of the ribbon filter, at the documented sizes. Release builds only:
-//! `cargo test --release --test filter_rates -- --ignored`.
+//! `cargo test --release --test engine filter_rates:: -- --ignored`.
 
 use leveltable::{RibbonFilterPolicy, filter::FilterPolicy};
 

@@ -279,7 +279,7 @@ fn no_scan_misses_a_key() {
     assert!(rejected > 8_000, "only {rejected} asked the filter");
 }
 
-/// `cargo test --release --test prefix_filter -- --ignored`
+/// `cargo test --release --test engine prefix_filter:: -- --ignored`
 #[test]
 #[ignore = "takes a minute in a release build"]
 fn no_scan_of_ten_million_misses_a_key() {

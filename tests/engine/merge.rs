@@ -1,7 +1,5 @@
 //! Merging tables: against a naive model, in reads, and on bad inputs.
 
-mod common;
-
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::io;
@@ -9,8 +7,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use crate::common::{self, Entry, Layout, Reverse};
 use bytes::Bytes;
-use common::{Entry, Layout, Reverse};
 use leveltable::{
     BloomFilterPolicy, BytewiseComparator, Compression, DbTable, ErrorKind, OpenOptions, ReadAt,
     Source, Table, WriteOptions,

@@ -2,9 +2,7 @@
 //!
 //! What needs a process of its own (a umask, a directory to stand in, a file size limit, a death) runs
 //! this test binary again, in a role: see [`child`]. The tests that trace or fail system calls need
-//! `strace` and are ignored by default: `cargo test --test publish -- --ignored`.
-
-mod common;
+//! `strace` and are ignored by default: `cargo test --test engine publish:: -- --ignored`.
 
 use std::env;
 use std::fs;
@@ -12,7 +10,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{Entry, Random};
+use crate::common::{self, Entry, Random};
 use leveltable::{Compression, ErrorKind, OpenOptions, Table, TableBuilder, WriteOptions};
 use tempfile::TempDir;
 
@@ -29,7 +27,12 @@ fn child(role: &str, directory: &Path) -> Command {
 
 fn as_child(command: &mut Command, role: &str, directory: &Path) {
     command
-        .args(["--exact", "in_a_role", "--nocapture", "--test-threads=1"])
+        .args([
+            "--exact",
+            "publish::in_a_role",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env(ROLE, role)
         .current_dir(directory);
 }

@@ -1,17 +1,15 @@
 //! Every truncation and every flipped bit of small tables, opened with default options: an error or the
 //! right answer, never a lost key, a wrong value, a false absence or a panic.
 //!
-//! `cargo test --release --test damage -- --ignored --nocapture` does the same to larger tables.
-
-mod common;
+//! `cargo test --release --test engine damage:: -- --ignored --nocapture` does the same to larger tables.
 
 use std::fmt;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use crate::common::{self, Entry, Layout};
 use bytes::Bytes;
-use common::{Entry, Layout};
 use leveltable::{
     BloomFilterPolicy, BytewiseComparator, Comparator, Compression, DbTable, ErrorKind,
     OpenOptions, Section, Source, Table, WriteOptions,

@@ -1,14 +1,12 @@
 //! The last version that knew nothing of pieces reads today's tables: its tool is built from the history, and asked.
 //!
-//! `cargo test --test earlier_reader -- --ignored` takes two minutes, most of them to compile.
-
-mod common;
+//! `cargo test --test engine earlier_reader:: -- --ignored` takes two minutes, most of them to compile.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::Entry;
+use crate::common::{self, Entry};
 use leveltable::filter::FixedPrefix;
 use leveltable::{BloomFilterPolicy, Compression, WriteOptions};
 

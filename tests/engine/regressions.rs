@@ -1,14 +1,12 @@
 //! Mistakes that were made once, each with its cost.
 
-mod common;
-
 use std::cmp::Ordering;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use crate::common::{self, Counting, Layout, Reverse, handle_of, seal, take_varint};
 use bytes::Bytes;
-use common::{Counting, Layout, Reverse, handle_of, seal, take_varint};
 use leveltable::db::KeyKind;
 use leveltable::repair::{VerifyOptions, verify};
 use leveltable::{

@@ -1,14 +1,12 @@
 //! What opening a table asks its source for: which bytes, and how often one request waits for another. What it needs is
 //! computed here from the specification.
 
-mod common;
-
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
+use crate::common::{self, Entry, Layout, Random};
 use bytes::Bytes;
-use common::{Entry, Layout, Random};
 use leveltable::filter::FixedPrefix;
 use leveltable::{
     BloomFilterPolicy, Compression, ErrorKind, OpenOptions, ReadAt, Table, WriteOptions,
