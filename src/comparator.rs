@@ -110,24 +110,33 @@ impl Comparator for BytewiseComparator {
 /// a comparison of slices makes.
 #[inline]
 pub(crate) fn compare_bytes(a: &[u8], b: &[u8]) -> (Ordering, usize) {
-    let common = common_prefix(a, b);
-    (a.get(common).cmp(&b.get(common)), common)
+    // Most keys of a block differ from the one that is looked for in the first byte that they are not known to share.
+    if let ([x, ..], [y, ..]) = (a, b)
+        && x != y
+    {
+        return (x.cmp(y), 0);
+    }
+    let len = a.len().min(b.len());
+    let ((words, rest), (other_words, other_rest)) = (a[..len].as_chunks(), b[..len].as_chunks());
+    for (i, (x, y)) in words.iter().zip(other_words).enumerate() {
+        // The first byte is the most significant one.
+        let (x, y) = (u64::from_be_bytes(*x), u64::from_be_bytes(*y));
+        if x != y {
+            return (x.cmp(&y), 8 * i + (x ^ y).leading_zeros() as usize / 8);
+        }
+    }
+    for (i, (x, y)) in rest.iter().zip(other_rest).enumerate() {
+        if x != y {
+            return (x.cmp(y), 8 * words.len() + i);
+        }
+    }
+    (a.len().cmp(&b.len()), len)
 }
 
 /// Returns the length of the common prefix of `a` and `b`.
 #[inline]
 pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    let len = a.len().min(b.len());
-    let ((a, _), (b, _)) = (a.split_at(len), b.split_at(len));
-    let ((words, rest), (other_words, other_rest)) = (a.as_chunks(), b.as_chunks());
-    for (i, (x, y)) in words.iter().zip(other_words).enumerate() {
-        let differing = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
-        if differing != 0 {
-            return 8 * i + differing.trailing_zeros() as usize / 8;
-        }
-    }
-    let equal = rest.iter().zip(other_rest).take_while(|(x, y)| x == y);
-    8 * words.len() + equal.count()
+    compare_bytes(a, b).1
 }
 
 /// A table's order. The bytewise one is known by its type: hot loops then need no virtual call, and can compare along shared

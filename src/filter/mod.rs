@@ -9,9 +9,7 @@ pub(crate) use bloom::OldBloomFilterPolicy;
 pub use prefix::{DelimitedPrefix, FixedPrefix, PrefixExtractor};
 pub(crate) use prefix::{built_in_extractor, prefix_end, prefix_of, prefix_of_all};
 pub use ribbon::RibbonFilterPolicy;
-pub(crate) use ribbon::{
-    Layout as RibbonLayout, MAX_WORDS as RIBBON_MAX_WORDS, Probe as RibbonProbe,
-};
+pub(crate) use ribbon::{Layout as RibbonLayout, Probe as RibbonProbe};
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;

@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{FilterBuilder, FilterPolicy, not_finite};
 use builder::RibbonBuilder;
-pub(crate) use reader::{Layout, MAX_WORDS, Probe};
+pub(crate) use reader::{Layout, Probe};
 
 /// Slots in a segment, and coefficients in an equation.
 const SLOTS: usize = 32;

@@ -23,7 +23,7 @@ use super::{Defect, require};
 use crate::coding::{fixed32_at, put_fixed32, put_varint};
 #[cfg(any(doc, test))]
 use crate::filter::RibbonFilterPolicy;
-use crate::filter::{RIBBON_MAX_WORDS, RibbonLayout, RibbonProbe};
+use crate::filter::{RibbonLayout, RibbonProbe};
 
 /// After the filter: its offset, the offset of the offsets, lg(base).
 const BLOCK_END: usize = 9;
@@ -166,9 +166,20 @@ impl FilterPieces {
         while let Some(probe) = place.filter(|probe| probe.code_at() < layout.codes_len) {
             let codes = piece(self.codes_piece(&probe))?;
             if !probe.is_bumped(*codes.get(probe.code_at() & self.mask())?) {
-                let mut both = [0; RIBBON_MAX_WORDS];
-                let words = self.gather(layout.words_at(&probe), &mut both, &piece)?;
-                return Some(layout.holds(&probe, words).unwrap_or(true));
+                let range = layout.words_at(&probe);
+                let holds = |words: &[u8]| layout.holds(&probe, words).unwrap_or(true);
+                let first = match range.is_empty() {
+                    true => &[],
+                    false => piece(range.start >> self.lg)?,
+                };
+                let start = range.start & self.mask();
+                return Some(match first.get(start..start + range.len()) {
+                    Some(words) => holds(words),
+                    None => {
+                        let second = piece((range.start >> self.lg) + 1)?;
+                        holds(&joined(first, second, start, range.len()))
+                    }
+                });
             }
             place = layout.next(&probe, self.ribbon_tail());
         }
@@ -211,31 +222,6 @@ impl FilterPieces {
         needs
     }
 
-    /// The words at `range`, which may lie in two pieces; `None` if one is missing.
-    #[inline]
-    fn gather<'b, 'p: 'b>(
-        &self,
-        range: Range<usize>,
-        both: &'b mut [u8; RIBBON_MAX_WORDS],
-        piece: &impl Fn(usize) -> Option<&'p [u8]>,
-    ) -> Option<&'b [u8]> {
-        if range.is_empty() {
-            return Some(&[]);
-        }
-        let first = piece(range.start >> self.lg)?;
-        let (start, len) = (range.start & self.mask(), range.len());
-        if let Some(words) = first.get(start..start + len) {
-            return Some(words);
-        }
-        let second = piece((range.start >> self.lg) + 1)?;
-        let bytes = first.iter().skip(start).chain(second);
-        let both = both.get_mut(..len)?;
-        both.iter_mut()
-            .zip(bytes)
-            .for_each(|(to, from)| *to = *from);
-        Some(both)
-    }
-
     /// The end of the filter, which the block's own end follows.
     fn ribbon_tail(&self) -> &[u8] {
         self.tail.get(..self.layout.tail_len()).unwrap_or(&[])
@@ -251,6 +237,13 @@ impl FilterPieces {
     fn mask(&self) -> usize {
         (1 << self.lg) - 1
     }
+}
+
+/// The `len` bytes from byte `start` of the first of two pieces on, some of which are in the second.
+#[cold]
+fn joined(first: &[u8], second: &[u8], start: usize, len: usize) -> Vec<u8> {
+    let bytes = first.iter().skip(start).chain(second);
+    bytes.take(len).copied().collect()
 }
 
 /// The layout of the ribbon of a filter block of `size` bytes that ends with `tail`, which may be all of it.

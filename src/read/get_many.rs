@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::error::Result;
-use crate::read::index::BlockRef;
+use crate::read::index::{BlockRef, NotLoaded};
 use crate::read::parts::Part;
 use crate::read::table::Table;
 
@@ -121,14 +121,14 @@ impl Table {
             let wanted = self.wanted(keys)?;
             for keys in wanted.chunk_by(|a, b| a.found.block == b.found.block) {
                 let Some(first) = keys.first() else { continue };
-                let block = inner.load(first.found, self.read)?.into_payload();
+                let block = inner.load(first.found, self.read)?;
                 for wanted in keys {
-                    let value = inner.find_value(wanted.found, &block, wanted.key, order)?;
-                    found.take(wanted, value.map(|value| block.slice(value)));
+                    let value =
+                        inner.find_value(wanted.found, block.payload(), wanted.key, order)?;
+                    found.take(wanted, value.map(|value| block.bytes(value)));
                 }
             }
         } else {
-            self.bring_for_all(keys)?;
             self.search_blocks(self.wanted(keys)?, |keys, block| found.search(keys, &block))?;
         }
         inner.bring(found.parts)?;
@@ -136,17 +136,36 @@ impl Table {
     }
 
     /// The keys that may be in the table, and the block to look in for each. Announces these blocks in a mapped file.
+    ///
+    /// Reads what is missing of index and filters, in at most three waves: what tells of keys in the filter's first layer, which most
+    /// are in; the next layer of those that are not; and all layers of the few that are left.
     pub(super) fn wanted<'k, K: AsRef<[u8]>>(
         &self,
         keys: &'k [K],
     ) -> Result<Vec<Wanted<&'k [u8]>>> {
+        let (inner, order) = (&*self.inner, self.order()?);
         let mut wanted = Vec::with_capacity(keys.len());
-        for (at, key) in keys.iter().enumerate() {
-            let key = key.as_ref();
-            if let Some(found) = self.candidate(key)? {
-                self.inner.announce_block(found);
+        let mut take = |at, key, found| {
+            if let Some(found) = found {
+                inner.announce_block(found);
                 wanted.push(Wanted { found, at, key });
             }
+        };
+        let mut left: Vec<_> = keys.iter().map(AsRef::as_ref).enumerate().collect();
+        for layers in [1, 2, usize::MAX] {
+            let mut parts = Vec::new();
+            left.retain(|&(at, key)| {
+                let found = self.candidate_here(key, order);
+                match found {
+                    Ok(found) => take(at, key, found),
+                    Err(NotLoaded) => parts.extend(inner.missing_for(key, order, layers)),
+                }
+                found.is_err()
+            });
+            inner.bring(parts)?;
+        }
+        for (at, key) in left {
+            take(at, key, self.candidate(key, order)?);
         }
         Ok(wanted)
     }
@@ -164,22 +183,5 @@ impl Table {
             }
         });
         result
-    }
-
-    /// Reads what the lookups need of index and filters, in at most three waves: what tells of keys in the filter's first layer,
-    /// which most are in; the next layer of those that are not; and all layers of the few that are left.
-    fn bring_for_all<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<()> {
-        let (inner, order) = (&*self.inner, self.order()?);
-        let mut keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-        for layers in [1, 2, usize::MAX] {
-            let mut parts = Vec::new();
-            keys.retain(|key| {
-                let missing = inner.missing_for(key, order, layers);
-                parts.extend_from_slice(&missing);
-                !missing.is_empty()
-            });
-            inner.bring(parts)?;
-        }
-        Ok(())
     }
 }

@@ -45,11 +45,17 @@ impl Inner {
                 }
             }
         }
+        parts.extend(self.missing_of_index(key, order));
+        parts
+    }
+
+    /// The piece of the index that tells where to look for `key`, if it is not there yet.
+    pub(super) fn missing_of_index(&self, key: &[u8], order: &Order) -> Vec<Part> {
         // Past the last key, the last block is looked at once.
         let p = self.index.seek_piece(key, order);
         let p = p.or_else(|| self.index.pieces().checked_sub(1));
-        parts.extend(p.map(Part::Index).filter(|&part| !self.has(part)));
-        parts
+        let part = p.map(Part::Index).filter(|&part| !self.has(part));
+        part.into_iter().collect()
     }
 
     /// What the filter of prefixes needs for `prefix` that is not there yet.
@@ -248,18 +254,14 @@ impl Inner {
     ) -> Result<T> {
         /// As many as a ribbon has layers.
         const MAX_READS: usize = 256;
-        let mut reads = 0;
-        loop {
+        for _ in 0..MAX_READS {
             if let Ok(answer) = ask() {
                 return Ok(answer);
             }
-            reads += 1;
-            if reads > MAX_READS {
-                let message = "index or filter lack a part that was read";
-                return Err(Error::new(ErrorKind::InvalidState, message));
-            }
             self.bring(needed())?;
         }
+        let message = "index or filter lack a part that was read";
+        Err(Error::new(ErrorKind::InvalidState, message))
     }
 
     /// Data block `i`, one of `0..index.len()`.
@@ -272,19 +274,22 @@ impl Inner {
     /// that the table does not once the block's [place was checked](Inner::check_place).
     #[inline]
     pub(super) fn seek_one(&self, key: &[u8], order: &Order) -> Result<Option<BlockRef>> {
-        let needed = || {
-            let p = self.index.seek_piece(key, order);
-            p.map(Part::Index).into_iter().collect()
-        };
-        self.ask(|| self.index.seek(key, order), needed)
+        let seek = || self.index.seek(key, order);
+        self.ask(seek, || self.missing_of_index(key, order))
     }
 
-    /// Like [`seek_one`](Inner::seek_one), but for a key past the last index key the last block, until that was checked: only then is
-    /// it certain that the table ends where its index says.
+    /// Like [`seek_one`](Inner::seek_one), but by what is there of the index, and for a key past the last index key the last block, until
+    /// that was checked: only then is it certain that the table ends where its index says.
     #[inline]
-    pub(super) fn find_block(&self, key: &[u8], order: &Order) -> Result<Option<BlockRef>> {
-        match self.seek_one(key, order)? {
-            None if !self.index.is_end_checked() => self.block(self.index.len() - 1).map(Some),
+    pub(super) fn find_block(
+        &self,
+        key: &[u8],
+        order: &Order,
+    ) -> Result<Option<BlockRef>, NotLoaded> {
+        match self.index.seek(key, order)? {
+            None if !self.index.is_end_checked() => {
+                self.index.block(self.index.len() - 1).map(Some)
+            }
             found => Ok(found),
         }
     }

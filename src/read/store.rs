@@ -56,19 +56,31 @@ impl Loaded<'_> {
 
     /// The bytes at `range` of the payload, which keep the block in memory.
     #[inline]
-    pub(super) fn into_bytes(self, value: Range<usize>) -> Bytes {
+    pub(super) fn bytes(&self, range: Range<usize>) -> Bytes {
         match self {
-            Loaded::InPlace { file, bytes, range } => {
-                let start = range.start;
+            Loaded::InPlace {
+                file,
+                bytes,
+                range: block,
+            } => {
+                let start = block.start;
                 file.own(bytes)
-                    .slice(start + value.start..start + value.end)
+                    .slice(start + range.start..start + range.end)
             }
+            Loaded::Owned(bytes) => bytes.slice(range),
+        }
+    }
+
+    /// The same, where the block is not needed any more: the reference count of owned bytes stays as it is.
+    #[inline]
+    pub(super) fn into_bytes(self, range: Range<usize>) -> Bytes {
+        match self {
             Loaded::Owned(mut bytes) => {
-                // Cut to size rather than sliced: the reference count stays as it is.
-                bytes.truncate(value.end);
-                bytes.advance(value.start);
+                bytes.truncate(range.end);
+                bytes.advance(range.start);
                 bytes
             }
+            in_place => in_place.bytes(range),
         }
     }
 

@@ -18,7 +18,7 @@ use crate::format::properties::Properties;
 use crate::read::cache::{BlockCache, TableId};
 use crate::read::file::TableFile;
 use crate::read::filter::TableFilter;
-use crate::read::index::{BlockRef, Index};
+use crate::read::index::{BlockRef, Index, NotLoaded};
 use crate::read::options::ReadOptions;
 use crate::read::parts::LAYERS;
 use crate::read::stats::{Counter, Stats};
@@ -172,40 +172,53 @@ impl Table {
     ///
     /// Those of reading index and filter.
     pub fn may_contain(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        if self.inner.order.is_none() {
-            return Ok(true);
+        match &self.inner.order {
+            Some(order) => Ok(self.candidate(key.as_ref(), order)?.is_some()),
+            None => Ok(true),
         }
-        Ok(self.candidate(key.as_ref())?.is_some())
     }
 
     /// The data block to look for `key` in, and nowhere else; `None` if filter and index know that it is not in the table.
+    #[inline]
+    pub(super) fn candidate(&self, key: &[u8], order: &Order) -> Result<Option<BlockRef>> {
+        let inner = &*self.inner;
+        let ask = || self.candidate_here(key, order);
+        inner.ask(ask, || inner.missing_for(key, order, LAYERS))
+    }
+
+    /// What [`candidate`](Table::candidate) returns, by what is there of filter and index.
     ///
     /// If the last key passed the filter, this one is expected to, and its block is prefetched before the filter is asked: the
     /// processor then waits for the memory of both at once. (It can have the memory of some 200 to 500 instructions under way;
     /// behind a filter that waits, the block is out of that reach.) Absent keys, most of which come after others, are spared the
     /// search in the index.
     #[inline]
-    pub(super) fn candidate(&self, key: &[u8]) -> Result<Option<BlockRef>> {
-        let (inner, order) = (&*self.inner, self.order()?);
-        let mut found = None;
-        let is_expected = inner.passed_last.load(Relaxed);
-        if is_expected {
-            found = inner.find_block(key, order)?;
-            if let Some(block) = found.and_then(|found| inner.in_place(found, self.read)) {
-                prefetch_block(block.payload());
-            }
+    pub(super) fn candidate_here(
+        &self,
+        key: &[u8],
+        order: &Order,
+    ) -> Result<Option<BlockRef>, NotLoaded> {
+        let inner = &*self.inner;
+        let find = || inner.find_block(key, order);
+        let expected = inner.passed_last.load(Relaxed).then(find);
+        if let Some(Ok(Some(found))) = expected
+            && let Some(block) = inner.in_place(found, self.read)
+        {
+            prefetch_block(block.payload());
         }
-        let passes = inner.ask_filter(key, order, None)?;
+        let mut passes = inner.ask_filter(key, order, None)?;
         if passes == Some(false) {
+            inner.note_passed(false);
             return Ok(None);
         }
-        if !is_expected {
-            found = inner.find_block(key, order)?;
+        let found = expected.unwrap_or_else(find)?;
+        if passes.is_none() && found.is_some() {
+            passes = inner.ask_filter(key, order, found)?;
         }
-        if passes.is_none() && found.is_some() && inner.filter_rejects(key, order, found)? {
-            return Ok(None);
+        if let Some(passes) = passes {
+            inner.note_passed(passes);
         }
-        Ok(found)
+        Ok(found.filter(|_| passes != Some(false)))
     }
 
     /// A lookup: filter and index, block, search.
@@ -216,7 +229,7 @@ impl Table {
         take: impl FnOnce(Loaded<'_>, Range<usize>) -> R,
     ) -> Result<Option<R>> {
         let (inner, order) = (&*self.inner, self.order()?);
-        let Some(found) = self.candidate(key)? else {
+        let Some(found) = self.candidate(key, order)? else {
             return Ok(None);
         };
         inner.announce_block(found);
@@ -312,9 +325,13 @@ impl Table {
 
     /// The one data block that can hold `key`, by the index; `None` if no block can.
     pub(super) fn seek(&self, key: &[u8]) -> Result<Option<BlockRef>> {
-        let found = self.inner.find_block(key, self.order()?)?;
+        let (inner, order) = (&*self.inner, self.order()?);
+        let found = inner.ask(
+            || inner.find_block(key, order),
+            || inner.missing_of_index(key, order),
+        )?;
         if let Some(found) = found {
-            self.inner.check_place(found)?;
+            inner.check_place(found)?;
         }
         Ok(found)
     }
@@ -370,7 +387,12 @@ impl Inner {
         order: &Order,
         found: Option<BlockRef>,
     ) -> Result<bool> {
-        Ok(self.ask_filter(key, order, found)? == Some(false))
+        let ask = || self.ask_filter(key, order, found);
+        let passes = self.ask(ask, || self.missing_for(key, order, LAYERS))?;
+        if let Some(passes) = passes {
+            self.note_passed(passes);
+        }
+        Ok(passes == Some(false))
     }
 
     /// Whether the filter passes `key` for a data block, or, without a block, for the table; `None` if there is no filter of that kind.
@@ -380,17 +402,12 @@ impl Inner {
         key: &[u8],
         order: &Order,
         found: Option<BlockRef>,
-    ) -> Result<Option<bool>> {
-        let Some(filter) = &self.filter else {
-            return Ok(None);
-        };
+    ) -> Result<Option<bool>, NotLoaded> {
         let block = found.map(|found| found.handle.offset);
-        let ask = || filter.ask(order.filter_key(key), block);
-        let passes = self.ask(ask, || self.missing_for(key, order, LAYERS))?;
-        passes
-            .into_iter()
-            .for_each(|passes| self.note_passed(passes));
-        Ok(passes)
+        match &self.filter {
+            Some(filter) => filter.ask(order.filter_key(key), block),
+            None => Ok(None),
+        }
     }
 
     /// Counts that the filter passed a key, or did not.

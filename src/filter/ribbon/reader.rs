@@ -5,9 +5,6 @@ use std::ops::Range;
 use super::{MAX_COLUMNS, SLOTS, TRAILER, equation, rehash, start, starts};
 use crate::coding::fixed32_at;
 
-/// Most bytes of words that an equation needs.
-pub(crate) const MAX_WORDS: usize = 8 * MAX_COLUMNS;
-
 /// Number of slots at the front of a segment whose keys are bumped: 0, 8, 16 or 32 for the low two bits of `code`. A shift,
 /// since the processor could not predict a branch.
 #[inline]
@@ -109,8 +106,8 @@ impl Layout {
         (self.columns + u64::from(probe.segment >= self.narrow)) as usize
     }
 
-    /// Where the words of the equation lie: those of its segment and as many after them, if there are. At most
-    /// [`MAX_WORDS`] bytes.
+    /// Where the words of the equation lie: those of its segment and as many after them, if there are. At most eight bytes for each of
+    /// 32 columns.
     #[inline]
     pub(crate) fn words_at(&self, probe: &Probe) -> Range<usize> {
         let Probe { segment, .. } = *probe;

@@ -127,13 +127,13 @@ impl AsyncTable {
     ///
     /// As [`Table::get`], and [`ErrorKind::Replaced`](crate::ErrorKind::Replaced).
     pub async fn get(&self, key: impl AsRef<[u8]> + Send) -> Result<Option<Bytes>> {
-        let (key, inner) = (key.as_ref(), &*self.table.inner);
+        let (key, inner, order) = (key.as_ref(), &*self.table.inner, self.table.order()?);
         self.bring_for(&[key]).await?;
-        let Some(found) = self.table.candidate(key)? else {
+        let Some(found) = self.table.candidate(key, order)? else {
             return Ok(None);
         };
         let block = self.fetch_block(found).await?;
-        let value = inner.find_value(found, &block, key, self.table.order()?)?;
+        let value = inner.find_value(found, &block, key, order)?;
         if value.is_none() {
             self.bring(inner.anchors(found.piece as usize)).await?;
         }
