@@ -117,7 +117,8 @@ pub(crate) fn compare_bytes(a: &[u8], b: &[u8]) -> (Ordering, usize) {
         return (x.cmp(y), 0);
     }
     let len = a.len().min(b.len());
-    let ((words, rest), (other_words, other_rest)) = (a[..len].as_chunks(), b[..len].as_chunks());
+    let ((a_head, _), (b_head, _)) = (a.split_at(len), b.split_at(len));
+    let ((words, rest), (other_words, other_rest)) = (a_head.as_chunks(), b_head.as_chunks());
     for (i, (x, y)) in words.iter().zip(other_words).enumerate() {
         // The first byte is the most significant one.
         let (x, y) = (u64::from_be_bytes(*x), u64::from_be_bytes(*y));

@@ -106,7 +106,7 @@ pub(crate) fn prefetch_block(block: &[u8]) {
     prefetch(block.last().into_iter());
 }
 
-/// Prefetches the keys at restarts of `block`, which a binary search compares; of a large block, those that it begins with.
+/// Prefetches the keys at restarts of `block`, which a binary search compares; of a large block, some that lie evenly apart.
 pub(crate) fn prefetch_restarts(block: &[u8]) {
     if let Ok(block) = Block::parse(block) {
         let step = block.restart_count().div_ceil(WALKED).max(1);

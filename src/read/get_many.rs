@@ -95,7 +95,7 @@ impl Table {
     /// [asked for at once](crate::ReadAt::read_many_at), so that a disk works on several at a time. In a mapped file, blocks that
     /// were never used are announced to the system before the first is.
     ///
-    /// Takes some 65 bytes per key while it runs, and at most 6 MiB for blocks and what lies between them, or one block if that
+    /// Takes some 80 bytes per key while it runs, and at most 6 MiB for blocks and what lies between them, or one block if that
     /// is larger. From memory, a value is a slice of its block, as that of [`get`](Table::get); from a file, it is a copy.
     ///
     /// ```
@@ -135,7 +135,8 @@ impl Table {
         Ok(found.values)
     }
 
-    /// The keys that may be in the table, and the block to look in for each. Announces these blocks in a mapped file.
+    /// The keys that may be in the table, in the caller's order, and the block to look in for each. Announces these blocks in a mapped
+    /// file.
     ///
     /// Reads what is missing of index and filters, in at most three waves: what tells of keys in the filter's first layer, which most
     /// are in; the next layer of those that are not; and all layers of the few that are left.
@@ -166,6 +167,9 @@ impl Table {
         }
         for (at, key) in left {
             take(at, key, self.candidate(key, order)?);
+        }
+        if !wanted.is_sorted_by_key(|wanted| wanted.at) {
+            wanted.sort_unstable_by_key(|wanted| wanted.at);
         }
         Ok(wanted)
     }

@@ -254,7 +254,7 @@ impl Inner {
     ) -> Result<T> {
         /// As many as a ribbon has layers.
         const MAX_READS: usize = 256;
-        for _ in 0..MAX_READS {
+        for _ in 0..=MAX_READS {
             if let Ok(answer) = ask() {
                 return Ok(answer);
             }
