@@ -342,7 +342,7 @@ mod tests {
     /// Layers whose ends do not ascend may place a key past all words. What is missing for it can be told, or it passes.
     #[test]
     fn a_filter_that_contradicts_itself_asks_for_pieces_that_it_has() {
-        let segments = 32_769_u32;
+        let segments = 131_073_u32;
         let words = vec![0; 16 * segments as usize];
         let mut codes = vec![0xff; segments.div_ceil(4) as usize];
         *codes.last_mut().unwrap() = 0;

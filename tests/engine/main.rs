@@ -1,4 +1,4 @@
-//! The tests of tables that the engine builds and reads, as one program: it compiles in half the time that one for each of these takes.
+//! Tests of the tables that the engine builds and reads, as one program: it compiles in half the time that one for each module takes.
 //! `cargo test --test engine orders::` runs those of one of them.
 
 #[path = "../common/mod.rs"]
@@ -15,10 +15,7 @@ mod filter_rates;
 mod golden;
 mod large_files;
 mod lsm;
-#[cfg(feature = "mmap")]
-mod map;
 mod merge;
-mod model;
 mod opening;
 mod orders;
 mod prefix_filter;
@@ -26,10 +23,6 @@ mod properties;
 mod publish;
 mod reads;
 mod regressions;
-#[cfg(feature = "async")]
-mod remote;
-#[cfg(feature = "async")]
-mod remote_errors;
 mod sstable_crate;
 mod table_cache;
 mod verify;

@@ -696,7 +696,7 @@ fn design_keys(design: usize, count: usize, random: &mut Random) -> Vec<Vec<u8>>
                 padded.resize(24, [0, b' '][(first % 2) as usize]);
                 padded
             }
-            _ => random.below(1 << 40).to_string().into_bytes(),
+            _ => random.below(1 << 30).to_string().into_bytes(),
         };
         keys.insert(key);
     }

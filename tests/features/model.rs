@@ -1,7 +1,7 @@
 //! Property tests: tables of arbitrary entries, in arbitrary shapes, against models too simple to be
 //! wrong: a sorted vector, an index into it, a filter over all entries.
 //!
-//! `PROPTEST_CASES=10000 cargo test --release --test engine model::` looks harder.
+//! `PROPTEST_CASES=10000 cargo test --release --test features model::` looks harder.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::VecDeque;
