@@ -71,7 +71,7 @@ impl Loaded<'_> {
         }
     }
 
-    /// The same, where the block is not needed any more: the reference count of owned bytes stays as it is.
+    /// Like [`bytes`](Loaded::bytes), for the last use of the block: the reference count of owned bytes stays as it is.
     #[inline]
     pub(super) fn into_bytes(self, range: Range<usize>) -> Bytes {
         match self {
