@@ -166,20 +166,7 @@ impl FilterPieces {
         while let Some(probe) = place.filter(|probe| probe.code_at() < layout.codes_len) {
             let codes = piece(self.codes_piece(&probe))?;
             if !probe.is_bumped(*codes.get(probe.code_at() & self.mask())?) {
-                let range = layout.words_at(&probe);
-                if range.is_empty() {
-                    return Some(true);
-                }
-                let first = piece(range.start >> self.lg)?;
-                let holds = |words: &[u8]| layout.holds(&probe, words).unwrap_or(true);
-                let start = range.start & self.mask();
-                return Some(match first.get(start..start + range.len()) {
-                    Some(words) => holds(words),
-                    None => {
-                        let second = piece((range.start >> self.lg) + 1)?;
-                        holds(&joined(first, second, start, range.len()))
-                    }
-                });
+                return self.holds(&probe, piece);
             }
             place = layout.next(&probe, self.ribbon_tail());
         }
@@ -220,6 +207,29 @@ impl FilterPieces {
         needs.sort_unstable();
         needs.dedup();
         needs
+    }
+
+    /// Whether the equation of `probe` holds, by its words, which may lie in two pieces; `None` if one of these is missing.
+    #[inline]
+    fn holds<'p>(
+        &self,
+        probe: &RibbonProbe,
+        piece: impl Fn(usize) -> Option<&'p [u8]>,
+    ) -> Option<bool> {
+        let range = self.layout.words_at(probe);
+        if range.is_empty() {
+            return Some(true);
+        }
+        let first = piece(range.start >> self.lg)?;
+        let holds = |words: &[u8]| self.layout.holds(probe, words).unwrap_or(true);
+        let start = range.start & self.mask();
+        Some(match first.get(start..start + range.len()) {
+            Some(words) => holds(words),
+            None => {
+                let second = piece((range.start >> self.lg) + 1)?;
+                holds(&joined(first, second, start, range.len()))
+            }
+        })
     }
 
     /// The end of the filter, which the block's own end follows.

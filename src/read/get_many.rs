@@ -118,7 +118,8 @@ impl Table {
         let mut found = Values::new(self, keys.len());
         if inner.file.is_memory() {
             // In the order of the keys. For neighbouring keys, a block that no cache keeps is decompressed once.
-            let wanted = self.wanted(keys)?;
+            let mut wanted = self.wanted(keys)?;
+            wanted.sort_by_key(|wanted| wanted.at);
             for keys in wanted.chunk_by(|a, b| a.found.block == b.found.block) {
                 let Some(first) = keys.first() else { continue };
                 let block = inner.load(first.found, self.read)?;
@@ -135,8 +136,8 @@ impl Table {
         Ok(found.values)
     }
 
-    /// The keys that may be in the table, in the caller's order, and the block to look in for each. Announces these blocks in a mapped
-    /// file.
+    /// The keys that may be in the table, in the order in which that was found out, and the block to look in for each. Announces these
+    /// blocks in a mapped file.
     ///
     /// Reads what is missing of index and filters, in at most three waves: what tells of keys in the filter's first layer, which most
     /// are in; the next layer of those that are not; and all layers of the few that are left.
@@ -167,9 +168,6 @@ impl Table {
         }
         for (at, key) in left {
             take(at, key, self.candidate(key, order)?);
-        }
-        if !wanted.is_sorted_by_key(|wanted| wanted.at) {
-            wanted.sort_unstable_by_key(|wanted| wanted.at);
         }
         Ok(wanted)
     }
