@@ -27,7 +27,7 @@ pub(super) struct Batch<K> {
 
 impl<K> Batch<K> {
     pub(super) fn new(mut wanted: Vec<Wanted<K>>) -> Batch<K> {
-        wanted.sort_unstable_by_key(|wanted| (wanted.found.block, wanted.at));
+        wanted.sort_by_cached_key(|wanted| wanted.found.block); // moves each once
         let (mut blocks, mut of_blocks, mut end) = (Vec::new(), Vec::new(), 0);
         for keys in wanted.chunk_by(|a, b| a.found.block == b.found.block) {
             blocks.extend(keys.first().map(|wanted| wanted.found));
