@@ -464,7 +464,12 @@ fn newest_in_memory(mut entries: Vec<DbEntry>, order: &Arc<dyn Comparator>) -> R
     let by_key = |a: &DbEntry, b: &DbEntry| order.compare(&a.user_key, &b.user_key);
     entries.sort_by(|a, b| by_key(a, b).then(b.sequence.cmp(&a.sequence)));
     entries.dedup_by(|older, newer| by_key(older, newer).is_eq());
-    let options = WriteOptions::new().comparator(order.clone()).no_filter();
+    let mut options = WriteOptions::new().comparator(order.clone());
+    // Most lookups are of keys that are not in the logs, and end at the filter. Another order may take different keys for the
+    // same, which a filter does not.
+    if order.name() != BytewiseComparator.name() {
+        options = options.no_filter();
+    }
     let mut builder = options.compression(Compression::None).build_db(Vec::new());
     for entry in entries {
         builder.add_version(entry.user_key, entry.sequence, &entry.version)?;
