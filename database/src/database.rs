@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
-use leveltable::db::{DbEntry, Version};
+use leveltable::db::DbEntry;
 use leveltable::shared::prefix_bounds;
-use leveltable::{BytewiseComparator, Comparator, Error, ErrorKind, KeyRange, OpenOptions, Result};
+use leveltable::{Comparator, Error, ErrorKind, KeyRange, OpenOptions, Result};
 
-use crate::indexeddb::IndexedDbComparator;
-use crate::recovery::Recovery;
+use crate::directory::DatabaseFile;
+use crate::log::Recovery;
 use crate::state::{State, retry};
 use crate::walk::DatabaseRange;
 
@@ -57,9 +57,9 @@ impl Database {
         DatabaseOptions::new().open_read_only(dir)
     }
 
-    fn new(dir: &Path, state: State) -> Database {
+    fn new(state: State) -> Database {
         Database {
-            dir: dir.into(),
+            dir: state.dir.as_path().into(),
             state: Arc::new(RwLock::new(Arc::new(state))),
         }
     }
@@ -113,7 +113,7 @@ impl Database {
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         let key = key.as_ref();
         let found = self.with_state(|state| state.find(key))?;
-        Ok(found.and_then(Version::into_value))
+        Ok(found.and_then(|entry| entry.version.into_value()))
     }
 
     /// Whether `key` has a value.
@@ -157,13 +157,12 @@ impl Database {
     /// [`ErrorKind::Comparator`]: use a range there.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DatabaseRange {
         let state = self.state();
-        let bounds = if state.is_bytewise() {
-            Ok(prefix_bounds(prefix.as_ref()))
-        } else {
+        let bounds = prefix_bounds(prefix.as_ref());
+        let bounds = state.is_bytewise.then_some(bounds).ok_or_else(|| {
             let what = "keys of one prefix need not lie together in the order";
             let message = format!("{what} {:?}: use a range", state.order_name);
-            Err(Error::new(ErrorKind::Comparator, message))
-        };
+            Error::new(ErrorKind::Comparator, message)
+        });
         DatabaseRange::new(self.clone(), bounds)
     }
 
@@ -174,7 +173,7 @@ impl Database {
 
     /// Whether the order is known. Lookups, bounds and walks back are errors of [`ErrorKind::Comparator`] otherwise.
     pub fn has_known_order(&self) -> bool {
-        self.state().has_known_order()
+        self.state().is_known
     }
 
     /// The sequence number of the last change. Without a MANIFEST, of the last one in logs.
@@ -190,6 +189,15 @@ impl Database {
         self.state().recovery.clone()
     }
 
+    /// The files of the directory as of now, and those that are listed and not there, by the MANIFEST as it was read; sorted by name.
+    ///
+    /// # Errors
+    ///
+    /// Those of listing the directory.
+    pub fn files(&self) -> Result<Vec<DatabaseFile>> {
+        self.state().files()
+    }
+
     /// Reads the database again if it has changed. Returns whether it had. Ranges go on showing what they were made of.
     ///
     /// Costs a look at CURRENT, the MANIFEST and the directory, or what opening costs. Open tables stay open.
@@ -198,11 +206,11 @@ impl Database {
     ///
     /// As [`open_read_only`](Database::open_read_only); the contents are those from before then.
     pub fn refresh(&self) -> Result<bool> {
-        if self.state().is_up_to_date()? {
-            return Ok(false);
+        let has_changed = !self.state().is_up_to_date()?;
+        if has_changed {
+            retry(|_| self.read_again())?;
         }
-        retry(|_| self.read_again())?;
-        Ok(true)
+        Ok(has_changed)
     }
 
     /// Opens all tables, and keeps them open until the next [`refresh`](Database::refresh), whatever
@@ -213,7 +221,12 @@ impl Database {
     ///
     /// As [`get`](Database::get).
     pub fn pin(&self) -> Result<()> {
-        self.with_state(|state| state.pin())
+        self.with_state(|state| {
+            for table in state.runs.iter().flatten() {
+                let _ = table.kept.set(state.table(table)?);
+            }
+            Ok(())
+        })
     }
 }
 
@@ -231,7 +244,7 @@ impl Database {
 #[derive(Debug, Clone, Default)]
 #[must_use]
 pub struct DatabaseOptions {
-    comparator: Option<Arc<dyn Comparator>>,
+    pub(crate) comparator: Option<Arc<dyn Comparator>>,
     pub(crate) tables: OpenOptions,
     max_open_tables: Option<usize>,
     pub(crate) skip_damaged: bool,
@@ -243,8 +256,8 @@ impl DatabaseOptions {
         DatabaseOptions::default()
     }
 
-    /// The order of the user keys, where it is not one that this crate knows: [`BytewiseComparator`] and
-    /// [`IndexedDbComparator`] are found by the name in the MANIFEST. Opening a database that names another order fails.
+    /// The order of the user keys, where it is not one that this crate knows: [`BytewiseComparator`](leveltable::BytewiseComparator) and
+    /// [`IndexedDbComparator`](crate::IndexedDbComparator) are found by the name in the MANIFEST. Opening a database that names another order fails.
     pub fn comparator(mut self, comparator: impl Comparator + 'static) -> DatabaseOptions {
         self.comparator = Some(Arc::new(comparator));
         self
@@ -277,9 +290,7 @@ impl DatabaseOptions {
     /// As [`Database::open_read_only`], and [`ErrorKind::Comparator`] if the MANIFEST names another order than
     /// [`comparator`](DatabaseOptions::comparator).
     pub fn open_read_only(&self, dir: impl AsRef<Path>) -> Result<Database> {
-        let dir = dir.as_ref();
-        let state = retry(|_| State::read(dir, self))?;
-        Ok(Database::new(dir, state))
+        retry(|_| State::read(dir.as_ref(), self)).map(Database::new)
     }
 
     /// Reads all tables and logs in `dir` as if a MANIFEST listed them, the tables in level 0: for a directory whose MANIFEST
@@ -294,34 +305,10 @@ impl DatabaseOptions {
     ///
     /// Those of listing the directory, of reading a log, and of opening a table.
     pub fn open_without_manifest(&self, dir: impl AsRef<Path>) -> Result<Database> {
-        let state = State::read_without_manifest(dir.as_ref(), self)?;
-        Ok(Database::new(dir.as_ref(), state))
+        State::read_without_manifest(dir.as_ref(), self).map(Database::new)
     }
 
     pub(crate) fn most_open_tables(&self) -> usize {
         self.max_open_tables.unwrap_or(500)
-    }
-
-    /// The name of the order of a database, and the order, or bytewise order if it is not known.
-    pub(crate) fn order(
-        &self,
-        dir: &Path,
-        stated: Option<&[u8]>,
-    ) -> Result<(String, Arc<dyn Comparator>)> {
-        let given = self.comparator.as_ref();
-        let bytewise: Arc<dyn Comparator> = Arc::new(BytewiseComparator);
-        let default = given.unwrap_or(&bytewise);
-        let name = stated.map_or(default.name().into(), String::from_utf8_lossy);
-        let order = match given {
-            Some(given) if given.name() != name => {
-                let given = given.name();
-                let what = "the MANIFEST names the comparator";
-                let message = format!("{what} {name:?}, and the options {given:?}");
-                return Err(Error::new(ErrorKind::Comparator, message).at_path(dir));
-            }
-            None if IndexedDbComparator.name() == name => Arc::new(IndexedDbComparator),
-            _ => default.clone(),
-        };
-        Ok((name.into_owned(), order))
     }
 }

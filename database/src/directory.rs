@@ -1,21 +1,21 @@
 //! The files of a database's directory: what they are, which of them count, and what CURRENT names.
 
-use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
+use std::collections::{BTreeMap, HashSet};
+use std::fs::{self, DirEntry, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use leveltable::{Error, ErrorKind, Result};
 use same_file::Handle;
 
-use crate::database::Database;
 use crate::record::TableFile;
 use crate::state::State;
 
 pub(crate) const WITHOUT_MANIFEST: &str = "open_without_manifest reads what tables and logs say";
 
-const IN_USE: &str =
-    ", which a writer has opened for itself alone, as LevelDB does on Windows; close it";
+const CHANGED: &str = "the writer has removed the file or replaced the database: try again, pin the database before, or read a copy";
+
+const IN_USE: &str = ", which its writer keeps to itself, as LevelDB does on Windows; close it";
 
 /// What a file of a database is, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,19 +41,18 @@ pub enum FileKind {
 impl FileKind {
     /// What the file called `name` is, and its number if its name has one.
     pub fn of(name: &str) -> (FileKind, Option<u64>) {
-        let (kind, digits) = match (name.strip_prefix("MANIFEST-"), name.split_once('.')) {
-            (Some(digits), _) => (FileKind::Manifest, digits),
-            (_, Some((digits, "log"))) => (FileKind::Log, digits),
-            (_, Some((digits, "ldb" | "sst"))) => (FileKind::Table, digits),
-            (_, Some((digits, "dbtmp"))) => (FileKind::Temporary, digits),
-            _ => (FileKind::Other, ""),
+        let (kind, digits) = match (name, name.strip_prefix("MANIFEST-"), name.split_once('.')) {
+            ("CURRENT", ..) => return (FileKind::Current, None),
+            ("LOCK", ..) => return (FileKind::Lock, None),
+            ("LOG" | "LOG.old", ..) => return (FileKind::InfoLog, None),
+            (_, Some(digits), _) => (FileKind::Manifest, digits),
+            (.., Some((digits, "log"))) => (FileKind::Log, digits),
+            (.., Some((digits, "ldb" | "sst"))) => (FileKind::Table, digits),
+            (.., Some((digits, "dbtmp"))) => (FileKind::Temporary, digits),
+            _ => return (FileKind::Other, None),
         };
-        let number = digits.parse().ok();
-        match (name, number) {
-            ("CURRENT", _) => (FileKind::Current, None),
-            ("LOCK", _) => (FileKind::Lock, None),
-            ("LOG" | "LOG.old", _) => (FileKind::InfoLog, None),
-            (_, Some(_)) if !digits.starts_with('+') => (kind, number),
+        match digits.parse() {
+            Ok(number) if !digits.starts_with('+') => (kind, Some(number)),
             _ => (FileKind::Other, None),
         }
     }
@@ -79,36 +78,30 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
 }
 
 /// A failed operation on a path. On Windows, LevelDB's writer opens its log and its MANIFEST for itself alone.
-#[cold]
 pub(crate) fn failed(doing: &str, error: io::Error, path: &Path) -> Error {
-    const SHARING_VIOLATION: i32 = 32;
-    let is_in_use = cfg!(windows) && error.raw_os_error() == Some(SHARING_VIOLATION);
+    // 32 is ERROR_SHARING_VIOLATION.
+    let is_in_use = cfg!(windows) && error.raw_os_error() == Some(32);
     let hint = if is_in_use { IN_USE } else { "" };
     Error::io(format!("{doing}{hint}"), error).at_path(path)
 }
 
-/// The files in `dir`, in no order. Those that vanish meanwhile are left out.
-pub(crate) fn list(dir: &Path) -> Result<Vec<DatabaseFile>> {
-    let failed = |error| failed("listing the directory", error, dir);
-    let mut files = Vec::new();
-    for entry in fs::read_dir(dir).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
+/// Names and bytes of the files in `dir`. Those that vanish meanwhile are left out.
+pub(crate) fn list(dir: &Path) -> Result<BTreeMap<String, Option<u64>>> {
+    let entries = fs::read_dir(dir).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let entries = entries.map_err(|error| failed("listing the directory", error, dir))?;
+    let file = |entry: DirEntry| {
         // Names of LevelDB's files are ASCII.
-        if let Ok(name) = entry.file_name().into_string()
-            && let Ok(metadata) = fs::metadata(entry.path())
-            && metadata.is_file()
-        {
-            files.push(DatabaseFile::new(name, Some(metadata.len())));
-        }
-    }
-    Ok(files)
+        let name = entry.file_name().into_string().ok()?;
+        let metadata = fs::metadata(entry.path()).ok()?;
+        metadata.is_file().then_some((name, Some(metadata.len())))
+    };
+    Ok(entries.into_iter().filter_map(file).collect())
 }
 
-/// The error of a database that changed while it was read.
-#[cold]
-pub(crate) fn changed(dir: &Path) -> Error {
-    let what = "a writer changed the database each time it was read; try again, or read a copy";
-    Error::new(ErrorKind::Replaced, what).at_path(dir)
+/// The error of a database that changed while it was read. Seen by ranges under way, which cannot start over; by others only if
+/// this happens each time they read the database again.
+pub(crate) fn changed(path: &Path) -> Error {
+    Error::new(ErrorKind::Replaced, CHANGED).at_path(path)
 }
 
 /// What CURRENT points to: the MANIFEST, held open, which keeps its identity from being used again.
@@ -138,9 +131,7 @@ impl Current {
     /// Whether CURRENT still names this MANIFEST, and its name this file.
     pub(crate) fn is_current(&self, dir: &Path) -> Result<bool> {
         match Current::open(dir) {
-            Err(e) if matches!(e.kind(), ErrorKind::Replaced | ErrorKind::NotADatabase) => {
-                Ok(false)
-            }
+            Err(error) if error.kind() != ErrorKind::Io => Ok(false),
             named => Ok(named? == *self),
         }
     }
@@ -168,35 +159,32 @@ fn read_current(dir: &Path) -> Result<PathBuf> {
         read => read.map_err(|error| failed("reading CURRENT", error, &path))?,
     };
     let name = str::from_utf8(&text).ok();
-    let name = name.and_then(|text| text.strip_suffix('\n'));
-    match name.filter(|name| FileKind::of(name).0 == FileKind::Manifest) {
-        Some(name) => Ok(dir.join(name)),
-        None => {
-            let text = text.escape_ascii();
-            let what = format!("CURRENT holds \"{text}\" instead of a MANIFEST's name");
-            let what = format!("{what} and a newline; {WITHOUT_MANIFEST}");
-            Err(not_a_database(dir, &what))
-        }
+    if let Some(name) = name.and_then(|text| text.strip_suffix('\n'))
+        && FileKind::of(name).0 == FileKind::Manifest
+    {
+        return Ok(dir.join(name));
     }
+    let text = text.escape_ascii();
+    let what = format!("CURRENT holds \"{text}\" instead of a MANIFEST's name and a newline");
+    Err(not_a_database(dir, &format!("{what}; {WITHOUT_MANIFEST}")))
 }
 
 /// The error of a directory without CURRENT, which says what it looks like.
-#[cold]
 fn no_database(dir: &Path) -> Result<Error> {
     let files = list(dir)?;
-    let has = |is_wanted: fn(&DatabaseFile) -> bool| files.iter().any(is_wanted);
+    let has = |is_wanted: fn(&String) -> bool| files.keys().any(is_wanted);
     let manifest = read_start(&dir.join("MANIFEST"));
     let looks_like = if files.is_empty() {
         "an empty directory"
-    } else if has(|file| file.name.starts_with("marker.manifest.")) {
+    } else if has(|name| name.starts_with("marker.manifest.")) {
         "a database of Pebble, which names its MANIFEST in a marker file"
-    } else if has(|file| file.name == "KEYREGISTRY" || file.name.ends_with(".vlog"))
+    } else if has(|name| name == "KEYREGISTRY" || name.ends_with(".vlog"))
         || manifest.is_ok_and(|start| start.starts_with(b"Bdgr"))
     {
         "a database of Badger"
-    } else if has(|file| file.name.starts_with("OPTIONS-")) {
+    } else if has(|name| name.starts_with("OPTIONS-")) {
         "a database of RocksDB or Pebble without CURRENT"
-    } else if has(|file| matches!(file.kind, FileKind::Table | FileKind::Log)) {
+    } else if has(|name| matches!(FileKind::of(name).0, FileKind::Table | FileKind::Log)) {
         &format!("a database that lost CURRENT; {WITHOUT_MANIFEST}")
     } else {
         "no database: it has neither CURRENT nor tables"
@@ -205,7 +193,6 @@ fn no_database(dir: &Path) -> Result<Error> {
     Ok(not_a_database(dir, &what))
 }
 
-#[cold]
 fn not_a_database(dir: &Path, what: &str) -> Error {
     Error::new(ErrorKind::NotADatabase, what).at_path(dir)
 }
@@ -228,21 +215,6 @@ pub struct DatabaseFile {
     pub listed: Option<(u32, TableFile)>,
 }
 
-impl DatabaseFile {
-    /// A file that is no part of a database yet.
-    fn new(name: String, bytes: Option<u64>) -> DatabaseFile {
-        let (kind, number) = FileKind::of(&name);
-        DatabaseFile {
-            name,
-            kind,
-            number,
-            bytes,
-            state: FileState::Aside,
-            listed: None,
-        }
-    }
-}
-
 /// Whether a file is part of its database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileState {
@@ -258,50 +230,40 @@ pub enum FileState {
     Aside,
 }
 
-impl Database {
-    /// The files of the directory as of now, and those that are listed and not there, by the MANIFEST as it was read; sorted by name.
-    ///
-    /// # Errors
-    ///
-    /// Those of listing the directory.
-    pub fn files(&self) -> Result<Vec<DatabaseFile>> {
-        self.state().files()
-    }
-}
-
 impl State {
     /// The files of the directory, and those that are listed and not there.
     pub(crate) fn files(&self) -> Result<Vec<DatabaseFile>> {
-        let mut files = list(&self.dir)?;
-        let tables = self.runs.iter().flatten();
-        let tables = tables.filter(|table| table.file.number > 0);
-        let listed: HashMap<u64, _> = tables.map(|table| (table.file.number, table)).collect();
-        let found: HashSet<_> = files.iter().map(|file| (file.kind, file.number)).collect();
-        let tables = listed.keys().map(|&table| (FileKind::Table, table, "ldb"));
+        let (mut names, listed) = (list(&self.dir)?, &self.version.tables);
+        let found: HashSet<_> = names.keys().map(|name| FileKind::of(name)).collect();
+        let tables = listed.keys().map(|&number| file_name(number, "ldb"));
         let log = self.recovery.missing_log;
-        for (kind, number, end) in tables.chain(log.map(|log| (FileKind::Log, log, "log"))) {
-            if !found.contains(&(kind, Some(number))) {
-                files.push(DatabaseFile::new(file_name(number, end), None));
-            }
-        }
+        let missing = tables.chain(log.map(|number| file_name(number, "log")));
+        let missing = missing.filter(|name| !found.contains(&FileKind::of(name)));
+        names.extend(missing.map(|name| (name, None)));
         let current = self.current.as_ref().map(|current| name_of(&current.path));
-        for file in &mut files {
-            let number = file.number.unwrap_or(0);
-            let table = listed.get(&number);
-            let table = table.filter(|_| file.kind == FileKind::Table);
-            file.listed = table.map(|table| (table.level, table.file.clone()));
-            file.state = match file.kind {
-                _ if file.bytes.is_none() => FileState::Missing,
+        let file = |(name, bytes): (String, Option<u64>)| {
+            let (kind, number) = FileKind::of(&name);
+            let id = number.unwrap_or(0);
+            let table = listed.get(&id).filter(|_| kind == FileKind::Table);
+            let state = match kind {
+                _ if bytes.is_none() => FileState::Missing,
                 FileKind::Current => FileState::Live,
-                FileKind::Manifest if current.as_ref() == Some(&file.name) => FileState::Live,
+                FileKind::Manifest if current.as_ref() == Some(&name) => FileState::Live,
                 FileKind::Table if table.is_some() => FileState::Live,
-                FileKind::Table if !self.version.deleted.contains(&number) => FileState::Orphan,
-                FileKind::Log if self.version.needs_log(number) => FileState::Live,
+                FileKind::Table if !self.version.deleted.contains(&id) => FileState::Orphan,
+                FileKind::Log if self.version.needs_log(id) => FileState::Live,
                 FileKind::Manifest | FileKind::Table | FileKind::Log => FileState::Obsolete,
                 _ => FileState::Aside,
             };
-        }
-        files.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(files)
+            DatabaseFile {
+                name,
+                kind,
+                number,
+                bytes,
+                state,
+                listed: table.map(|table| (table.level, table.file.clone())),
+            }
+        };
+        Ok(names.into_iter().map(file).collect())
     }
 }

@@ -39,7 +39,7 @@ const END: u8 = 0;
 /// What a key means, as bytes whose order is that of the keys: numbers are big-endian, strings have an end that sorts first.
 fn meaning(key: &[u8]) -> Option<Vec<u8>> {
     let mut key = Key {
-        payload: Decoder::new(key),
+        payload: Decoder { rest: key },
         meaning: Vec::with_capacity(2 * key.len() + 24),
     };
     // Three lengths, each less one: of three bits, three bits and two.
@@ -53,14 +53,12 @@ fn meaning(key: &[u8]) -> Option<Vec<u8>> {
         // An index: its key, and the primary key after a sequence number, which is always 0 now.
         _ => {
             key.value(MAX_NESTED)?;
-            if !key.payload.rest.is_empty() {
-                let sequence = key.payload.number()?;
-                if key.payload.rest.is_empty() {
-                    key.meaning.push(END);
-                } else {
-                    key.value(MAX_NESTED)?;
+            if let Some(sequence) = key.payload.number() {
+                match key.payload.rest {
+                    [] => key.meaning.push(END),
+                    _ => key.value(MAX_NESTED)?,
                 }
-                key.number(sequence);
+                key.meaning.extend(sequence.to_be_bytes());
             }
         }
     }
@@ -92,10 +90,7 @@ impl Key<'_> {
         };
         for field in fields.chars() {
             match field {
-                'n' => {
-                    let number = self.payload.number()?;
-                    self.number(number);
-                }
+                'n' => self.number()?,
                 's' => self.string(2)?,
                 _ => self.copy(1)?,
             }
@@ -124,8 +119,10 @@ impl Key<'_> {
         Some(())
     }
 
-    fn number(&mut self, number: u64) {
+    fn number(&mut self) -> Option<()> {
+        let number = self.payload.number()?;
         self.meaning.extend(number.to_be_bytes());
+        Some(())
     }
 
     /// A length in units, and as many: bytes, or UTF-16 in big-endian order, so that its bytes are in the order of its code units.
@@ -133,9 +130,7 @@ impl Key<'_> {
         let units = self.payload.number()?;
         for &byte in self.payload.take(units.checked_mul(unit)?)? {
             self.meaning.push(byte);
-            if byte == END {
-                self.meaning.push(0xff);
-            }
+            self.meaning.extend((byte == END).then_some(0xff));
         }
         self.meaning.extend([END, END]);
         Some(())
@@ -145,8 +140,9 @@ impl Key<'_> {
     fn double(&mut self) -> Option<()> {
         let number = f64::from_le_bytes(self.payload.array()?) + 0.0;
         let bits = number.to_bits();
-        let is_negative = number.is_sign_negative();
-        self.number(if is_negative { !bits } else { bits | 1 << 63 });
+        // Of negative numbers all bits are flipped, of others the sign.
+        let flipped = (bits as i64 >> 63) as u64 | 1 << 63;
+        self.meaning.extend((bits ^ flipped).to_be_bytes());
         (!number.is_nan()).then_some(())
     }
 
@@ -159,7 +155,7 @@ impl Key<'_> {
     fn id(&mut self, len_less_one: u8) -> Option<u64> {
         let bytes = self.payload.take(u64::from(len_less_one) + 1)?.iter().rev();
         let id = bytes.fold(0, |n, &byte| n << 8 | u64::from(byte));
-        self.number(id);
+        self.meaning.extend(id.to_be_bytes());
         Some(id)
     }
 }

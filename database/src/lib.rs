@@ -29,23 +29,18 @@
 
 mod database;
 mod directory;
-mod history;
 mod indexeddb;
 mod log;
 mod record;
-mod recovery;
 mod state;
-mod tables;
 mod walk;
 
 pub use database::{Database, DatabaseOptions};
 pub use directory::{DatabaseFile, FileKind, FileState};
-pub use history::{HistoryEntries, HistoryEntry, VersionState};
 pub use indexeddb::IndexedDbComparator;
-pub use log::{Gap, GapKind, LogItem, LogReader, LogRecord};
+pub use log::{FileGap, Gap, GapKind, LogItem, LogReader, LogRecord, ReadLog, Recovery};
 pub use record::{Batch, Change, Edit, TableFile};
-pub use recovery::{FileGap, ReadLog, Recovery};
-pub use walk::DatabaseRange;
+pub use walk::{DatabaseRange, HistoryEntries, HistoryEntry, VersionState};
 
 /// The README's code is compiled with the tests.
 #[cfg(doctest)]

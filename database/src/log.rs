@@ -1,4 +1,4 @@
-//! LevelDB's log format, of logs and MANIFESTs: records in blocks of 32 KiB.
+//! LevelDB's log format, of logs and MANIFESTs: records in blocks of 32 KiB. Reading a file as a whole, and what was passed over.
 //!
 //! ```text
 //! block     fragment*  zeros, if fewer than 7 bytes are left
@@ -13,10 +13,14 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
 
-use leveltable::Result;
+use bytes::Bytes;
+use leveltable::db::DbEntry;
 use leveltable::shared::{crc32c, mask};
+use leveltable::{Corruption, Error, ErrorKind, Result, Section};
 
-use crate::directory::{failed, open_file};
+use crate::directory::{FileKind, WITHOUT_MANIFEST, changed, failed, name_of, open_file};
+use crate::record::{Batch, FOREIGN};
+use crate::state::is_not_found;
 
 const BLOCK_LEN: usize = 32 * 1024;
 const HEADER_LEN: usize = 7;
@@ -44,7 +48,7 @@ pub enum LogItem {
 pub struct LogRecord {
     /// Offset in the file where its first fragment begins.
     pub offset: u64,
-    /// Its bytes, the fragments put together: a [`Batch`](crate::Batch) in a log, an [`Edit`](crate::Edit) in a MANIFEST.
+    /// Its bytes, the fragments put together: a [`Batch`] in a log, an [`Edit`](crate::Edit) in a MANIFEST.
     pub payload: Vec<u8>,
 }
 
@@ -86,7 +90,7 @@ pub enum GapKind {
 /// for item in LogReader::open("db/000003.log")? {
 ///     match item? {
 ///         LogItem::Record(record) => match Batch::parse(&record.payload) {
-///             Ok(batch) => println!("{}: {} changes from {}", record.offset, batch.count(), batch.sequence()),
+///             Ok(batch) => println!("{}: {} changes", record.offset, batch.count()),
 ///             Err(defect) => println!("{}: {defect}", record.offset),
 ///         },
 ///         LogItem::Gap(gap) => println!("{}: {} bytes {:?}", gap.offset, gap.bytes, gap.kind),
@@ -108,15 +112,12 @@ pub struct LogReader<R> {
     may_search: usize,
 }
 
-/// Type and place of the payload of a fragment whose checksum is right.
-type Fragment = (u8, Range<usize>);
-
 impl LogReader<File> {
     /// Opens the file at `path`, for reading only.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`](leveltable::ErrorKind::Io).
+    /// [`ErrorKind::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<LogReader<File>> {
         let path = path.as_ref();
         let file = open_file(path).map_err(|error| failed("opening the log", error, path))?;
@@ -184,8 +185,8 @@ impl<R: Read> LogReader<R> {
         Some(mask(crc32c(covered)))
     }
 
-    /// The fragment at the reader's place, if its type is known and its checksum right.
-    fn fragment(&self) -> Option<Fragment> {
+    /// Type and place of the payload of the fragment at the reader's place, if its type is known and its checksum right.
+    fn fragment(&self) -> Option<(u8, Range<usize>)> {
         let (kind, stored, payload) = self.header()?;
         let is_known = (FULL..=LAST).contains(&kind);
         let is_sound = is_known && self.masked_crc(payload.clone()) == Some(stored);
@@ -193,7 +194,6 @@ impl<R: Read> LogReader<R> {
     }
 
     /// What is at the reader's place instead of the fragment that a record needs.
-    #[cold]
     fn fault(&self) -> String {
         let Some((kind, stored, payload)) = self.header() else {
             return format!("{} bytes, too few for a fragment", self.rest().len());
@@ -202,7 +202,7 @@ impl<R: Read> LogReader<R> {
         let computed = self.masked_crc(payload.clone());
         let recyclable = self.masked_crc(payload.start..payload.end + 4);
         if kind > LAST && [computed, recyclable].contains(&Some(stored)) {
-            return format!("type {kind} with a right checksum, as RocksDB and Pebble write");
+            return format!("type {kind} with a right checksum{FOREIGN}");
         }
         let computed = computed.unwrap_or_default();
         format!("a fragment of type {kind} with checksum {stored:#010x}, not {computed:#010x}")
@@ -211,22 +211,19 @@ impl<R: Read> LogReader<R> {
     /// There is no next block after an error.
     fn next_block(&mut self) -> io::Result<()> {
         self.block_offset += self.block.len() as u64;
-        (self.at, self.is_last) = (0, true);
-        let mut block = std::mem::take(&mut self.block);
-        block.clear();
-        let mut limited = (&mut self.input).take(BLOCK_LEN as u64);
-        limited.read_to_end(&mut block)?;
-        self.is_last = block.len() < BLOCK_LEN;
-        self.block = block;
-        Ok(())
+        self.at = 0;
+        self.block.clear();
+        let mut limited = self.input.by_ref().take(BLOCK_LEN as u64);
+        let read = limited.read_to_end(&mut self.block);
+        self.is_last = !matches!(read, Ok(BLOCK_LEN));
+        read.map(drop).inspect_err(|_| self.block.clear())
     }
 
     /// Passes over bytes that are no record, from `offset` to the next start of one.
     fn gap(&mut self, offset: u64, is_in_record: bool) -> io::Result<LogItem> {
         let found = self.fault();
         // Another engine's records, of which there may be more, are no end that a writer did not finish.
-        let mut is_damage = found.contains("RocksDB");
-        let mut is_zeros = !is_in_record;
+        let (mut is_damage, mut is_zeros) = (found.ends_with(FOREIGN), !is_in_record);
         loop {
             let from = self.at;
             let is_blank = self.rest().iter().all(|&byte| byte == 0);
@@ -235,10 +232,7 @@ impl<R: Read> LogReader<R> {
             is_damage |= fragment.is_some() || self.may_search == 0;
             match fragment {
                 Some((FULL | FIRST, _)) => break,
-                Some((_, payload)) => {
-                    self.at = payload.end;
-                    is_zeros = false;
-                }
+                Some((_, payload)) => (self.at, is_zeros) = (payload.end, false),
                 None if self.is_last => break,
                 None => self.next_block()?,
             }
@@ -260,11 +254,10 @@ impl<R: Read> LogReader<R> {
     }
 
     /// Moves to the first sound fragment in what is left of the block, or to its end.
-    fn search(&mut self) -> Option<Fragment> {
+    fn search(&mut self) -> Option<(u8, Range<usize>)> {
         while self.at < self.block.len() && self.may_search > 0 {
             if let Some((FULL..=LAST, _, payload)) = self.header() {
-                let cost = payload.len() + HEADER_LEN;
-                self.may_search = self.may_search.saturating_sub(cost);
+                self.may_search = self.may_search.saturating_sub(HEADER_LEN + payload.len());
                 if let Some(fragment) = self.fragment() {
                     return Some(fragment);
                 }
@@ -283,4 +276,125 @@ impl<R: Read> Iterator for LogReader<R> {
     fn next(&mut self) -> Option<io::Result<LogItem>> {
         self.read_item().transpose()
     }
+}
+
+/// What opening a database read, and what it passed over; returned by [`Database::recovery`](crate::Database::recovery).
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Recovery {
+    /// Whether the contents are what tables and logs say, without a MANIFEST.
+    pub without_manifest: bool,
+    /// The logs that were read, in ascending order.
+    pub logs: Vec<ReadLog>,
+    /// Bytes of logs and MANIFEST that are no record: ends that a writer did not finish, zeros, and damage that was left out with
+    /// [`skip_damaged`](crate::DatabaseOptions::skip_damaged).
+    pub gaps: Vec<FileGap>,
+    /// The log that the MANIFEST says is in use, if it is not there.
+    pub missing_log: Option<u64>,
+    /// With [`skip_damaged`](crate::DatabaseOptions::skip_damaged) and without a MANIFEST: tables that were left out, and why.
+    pub unreadable_tables: Vec<(String, Error)>,
+}
+
+/// A log that was read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReadLog {
+    /// Its number.
+    pub number: u64,
+    /// Bytes up to where reading ended.
+    pub bytes: u64,
+    /// Number of batches.
+    pub batches: u64,
+    /// Number of changes in them.
+    pub changes: u64,
+}
+
+/// A gap in a log or in the MANIFEST.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileGap {
+    /// The file's name.
+    pub file: String,
+    /// Where in it.
+    pub gap: Gap,
+}
+
+impl Recovery {
+    /// Reads all items, and returns where they end. Passes each record to `take`. Notes torn ends and runs of zeros; damage, too,
+    /// if it may be skipped.
+    pub(crate) fn read(
+        &mut self,
+        path: &Path,
+        mut items: LogReader<impl Read>,
+        (section, skip_damaged): (Section, bool),
+        mut take: impl FnMut(&LogRecord) -> Result<(), Corruption>,
+    ) -> Result<u64> {
+        for item in &mut items {
+            let item = item.map_err(|error| failed(&format!("reading the {section}"), error, path));
+            let taken = match item? {
+                LogItem::Gap(gap) => Err(gap),
+                LogItem::Record(record) => take(&record).map_err(|defect| Gap {
+                    kind: GapKind::Damaged,
+                    offset: record.offset,
+                    bytes: record.payload.len() as u64,
+                    expected: format!("{} in its byte {}", defect.expected(), defect.offset()),
+                    found: defect.found().into(),
+                }),
+            };
+            if let Err(gap) = taken {
+                if gap.found.ends_with(FOREIGN) && !skip_damaged {
+                    let place = format!("at offset {}, it has {}", gap.offset, gap.found);
+                    let message = format!("a {section} of RocksDB or Pebble: {place}");
+                    return Err(Error::new(ErrorKind::Unsupported, message).at_path(path));
+                }
+                if gap.kind == GapKind::Damaged && !skip_damaged {
+                    let defect = Corruption::new(section, gap.offset, gap.expected, gap.found);
+                    return Err(damage(path, defect));
+                }
+                let file = name_of(path);
+                self.gaps.push(FileGap { file, gap });
+            }
+        }
+        Ok(items.offset())
+    }
+
+    /// Reads a log that was listed to its end: it is still there unless the database has changed. Passes each change to `take`,
+    /// with the offset of its record.
+    pub(crate) fn read_log(
+        &mut self,
+        path: &Path,
+        skip_damaged: bool,
+        mut take: impl FnMut(DbEntry, u64),
+    ) -> Result<()> {
+        let items = LogReader::open(path);
+        let items = items.map_err(|e| if is_not_found(&e) { changed(path) } else { e })?;
+        let mut log = ReadLog::default();
+        log.bytes = self.read(path, items, (Section::Log, skip_damaged), |record| {
+            let batch = Batch::parse(&record.payload)?;
+            log.batches += 1;
+            log.changes += u64::from(batch.count());
+            for change in batch.changes() {
+                let entry = DbEntry {
+                    user_key: Bytes::copy_from_slice(change.user_key),
+                    sequence: change.sequence,
+                    version: change.value.map(Bytes::copy_from_slice).into(),
+                };
+                take(entry, record.offset);
+            }
+            Ok(())
+        })?;
+        log.number = FileKind::of(&name_of(path)).1.unwrap_or(0);
+        self.logs.push(log);
+        Ok(())
+    }
+}
+
+/// The error of damage in a file of a database, which says what to do about it.
+pub(crate) fn damage(path: &Path, defect: Corruption) -> Error {
+    let advice = match defect.section() {
+        Section::Manifest => WITHOUT_MANIFEST,
+        Section::Log => {
+            "skip_damaged reads the database without the damaged records, and reports them"
+        }
+        _ => "a copy of the database may be incomplete",
+    };
+    Error::damage(path, defect, advice)
 }

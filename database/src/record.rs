@@ -1,30 +1,22 @@
 //! Decoding the records of logs, write batches, and those of MANIFESTs, version edits. Their bytes may say anything.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use bytes::Bytes;
-use leveltable::db::{DbEntry, InternalKey, MAX_SEQUENCE};
+use leveltable::db::{InternalKey, MAX_SEQUENCE};
 use leveltable::shared::get_varint64;
 use leveltable::{Corruption, Section};
 
 /// LevelDB has levels 0 to 6, goleveldb more where they fill up.
 const MAX_LEVEL: u64 = 63;
 
-const ROCKSDB: &str = ", as in a MANIFEST of RocksDB or Pebble";
+/// Ends what is found where RocksDB or Pebble wrote it. What a file holds is in quotes before it, and so cannot claim that.
+pub(crate) const FOREIGN: &str = ", as RocksDB and Pebble write";
 
 /// What is left of a payload.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Decoder<'a> {
     pub(crate) rest: &'a [u8],
-    len: usize,
 }
 
 impl<'a> Decoder<'a> {
-    pub(crate) fn new(payload: &'a [u8]) -> Decoder<'a> {
-        let len = payload.len();
-        Decoder { rest: payload, len }
-    }
-
     pub(crate) fn take(&mut self, len: u64) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(usize::try_from(len).ok()?)?;
         self.rest = rest;
@@ -38,8 +30,7 @@ impl<'a> Decoder<'a> {
     /// A varint.
     pub(crate) fn number(&mut self) -> Option<u64> {
         let (number, len) = get_varint64(self.rest)?;
-        self.take(len as u64)?;
-        Some(number)
+        self.take(len as u64).map(|_| number)
     }
 
     /// A length and as many bytes.
@@ -61,24 +52,19 @@ impl<'a> Decoder<'a> {
     fn change(&mut self, sequence: u64) -> Option<Change<'a>> {
         let [kind] = self.array()?;
         let user_key = self.string()?;
-        let value = match kind {
-            0 => None,
-            1 => Some(self.string()?),
-            _ => return None,
-        };
-        Some(Change {
+        let value = if kind > 0 { Some(self.string()?) } else { None };
+        (kind <= 1).then_some(Change {
             sequence,
             user_key,
             value,
         })
     }
 
-    /// What is here in place of what is expected. Its offset is one within the payload.
-    #[cold]
-    fn defect(&self, section: Section, expected: &str, hint: &str) -> Corruption {
+    /// What is here in place of what is expected. Its offset is one within `payload`.
+    fn defect(self, payload: &[u8], section: Section, expected: &str, hint: &str) -> Corruption {
         let (first, _) = self.rest.split_at(self.rest.len().min(20));
         let found = format!("\"{}\"{hint}", first.escape_ascii());
-        let offset = self.len - self.rest.len();
+        let offset = payload.len() - self.rest.len();
         Corruption::new(section, offset as u64, expected, found)
     }
 }
@@ -91,9 +77,7 @@ impl<'a> Decoder<'a> {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Batch<'a> {
-    sequence: u64,
-    count: u32,
-    changes: Decoder<'a>,
+    changes: Vec<Change<'a>>,
 }
 
 /// A change of a user key.
@@ -107,16 +91,6 @@ pub struct Change<'a> {
     pub value: Option<&'a [u8]>,
 }
 
-impl Change<'_> {
-    pub(crate) fn to_entry(self) -> DbEntry {
-        DbEntry {
-            user_key: Bytes::copy_from_slice(self.user_key),
-            sequence: self.sequence,
-            version: self.value.map(Bytes::copy_from_slice).into(),
-        }
-    }
-}
-
 impl<'a> Batch<'a> {
     /// Checks all of a log record's payload.
     ///
@@ -124,49 +98,41 @@ impl<'a> Batch<'a> {
     ///
     /// Where it is no batch of LevelDB's, by an offset within the payload.
     pub fn parse(payload: &'a [u8]) -> Result<Batch<'a>, Corruption> {
-        let mut rest = Decoder::new(payload);
+        let mut rest = Decoder { rest: payload };
+        let defect = |at: Decoder<'_>, expected: &str, hint: &str| {
+            Err(at.defect(payload, Section::Log, expected, hint))
+        };
         let header = rest.array().zip(rest.array());
         let (sequence, count) = header.unwrap_or(([0xff; 8], [0xff; 4]));
         let (sequence, count) = (u64::from_le_bytes(sequence), u32::from_le_bytes(count));
         if sequence.saturating_add(count.into()) > MAX_SEQUENCE {
             let expected = "a sequence number of 56 bits and a number of changes";
-            return Err(Decoder::new(payload).defect(Section::Log, expected, ""));
+            return defect(Decoder { rest: payload }, expected, "");
         }
-        let changes = rest.clone();
-        let mut found = 0;
+        let mut changes = Vec::new();
         while !rest.rest.is_empty() {
-            let before = rest.clone();
-            if rest.change(0).is_none() {
+            let before = rest;
+            let Some(change) = rest.change(sequence + changes.len() as u64) else {
                 let hint = ", as other engines' logs have perhaps";
-                return Err(before.defect(Section::Log, "a change of type 0 or 1", hint));
-            }
-            found += 1;
+                return defect(before, "a change of type 0 or 1", hint);
+            };
+            changes.push(change);
         }
-        if found != u64::from(count) {
+        if changes.len() != count as usize {
             let expected = format!("{count} changes, as the record says");
-            return Err(rest.defect(Section::Log, &expected, &format!(" after {found}")));
+            return defect(rest, &expected, &format!(" after {}", changes.len()));
         }
-        Ok(Batch {
-            sequence,
-            count,
-            changes,
-        })
-    }
-
-    /// The sequence number of the first change.
-    pub fn sequence(&self) -> u64 {
-        self.sequence
+        Ok(Batch { changes })
     }
 
     /// Number of changes.
     pub fn count(&self) -> u32 {
-        self.count
+        self.changes.len() as u32
     }
 
     /// The changes, in the order in which they take effect.
-    pub fn changes(&self) -> impl Iterator<Item = Change<'a>> + use<'a> {
-        let mut changes = self.changes.clone();
-        (self.sequence..).map_while(move |sequence| changes.change(sequence))
+    pub fn changes(&self) -> impl Iterator<Item = Change<'a>> {
+        self.changes.iter().copied()
     }
 }
 
@@ -241,15 +207,15 @@ impl Edit {
     }
 
     /// Decodes a payload on top of what earlier ones said.
-    fn read(&mut self, payload: &[u8]) -> Result<(), Corruption> {
-        let mut rest = Decoder::new(payload);
+    pub(crate) fn read(&mut self, payload: &[u8]) -> Result<(), Corruption> {
+        let mut rest = Decoder { rest: payload };
         while !rest.rest.is_empty() {
-            let before = rest.clone();
+            let before = rest;
             if self.read_field(&mut rest).is_none() {
-                let is_foreign = before.clone().number() >= Some(100);
-                let hint = if is_foreign { ROCKSDB } else { "" };
                 let expected = "a tag and its field, as LevelDB writes them";
-                return Err(before.defect(Section::Manifest, expected, hint));
+                let is_foreign = { before }.number() >= Some(100);
+                let hint = if is_foreign { FOREIGN } else { "" };
+                return Err(before.defect(payload, Section::Manifest, expected, hint));
             }
         }
         Ok(())
@@ -261,10 +227,7 @@ impl Edit {
             2 => self.log_number = Some(rest.number()?),
             3 => self.next_file_number = Some(rest.number()?),
             4 => self.last_sequence = Some(rest.number()?),
-            5 => {
-                rest.level()?;
-                rest.string()?;
-            }
+            5 => drop((rest.level()?, rest.string()?)),
             6 => self.deleted.push((rest.level()?, rest.number()?)),
             7 => {
                 let level = rest.level()?;
@@ -280,46 +243,5 @@ impl Edit {
             _ => return None,
         }
         Some(())
-    }
-}
-
-/// What all edits of a MANIFEST amount to.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Version {
-    /// What was stated last, without the tables.
-    pub(crate) stated: Edit,
-    /// By level and number.
-    pub(crate) tables: BTreeMap<(u32, u64), TableFile>,
-    /// Numbers of tables that were listed once.
-    pub(crate) deleted: BTreeSet<u64>,
-    /// Bytes of the MANIFEST that were read.
-    pub(crate) bytes: u64,
-}
-
-impl Version {
-    /// Applies an edit: deletions first, as LevelDB does.
-    pub(crate) fn apply(&mut self, payload: &[u8]) -> Result<(), Corruption> {
-        self.stated.read(payload)?;
-        for (level, number) in self.stated.deleted.drain(..) {
-            if self.tables.remove(&(level, number)).is_some() {
-                self.deleted.insert(number);
-            }
-        }
-        let added = self.stated.added.drain(..);
-        self.tables
-            .extend(added.map(|(level, file)| ((level, file.number), file)));
-        Ok(())
-    }
-
-    /// The first log whose changes are not in tables yet, and an older one or 0.
-    pub(crate) fn first_logs(&self) -> (u64, u64) {
-        let stated = [self.stated.log_number, self.stated.prev_log_number];
-        stated.map(Option::unwrap_or_default).into()
-    }
-
-    /// Whether a log's changes are not in tables yet.
-    pub(crate) fn needs_log(&self, number: u64) -> bool {
-        let (first, older) = self.first_logs();
-        number >= first || number == older
     }
 }

@@ -1,23 +1,107 @@
-//! What a database holds at a moment: its tables by levels, and the changes in its logs.
+//! What a database holds at a moment: its tables by levels, and the changes in its logs. Opening tables, and looking keys up.
 
-use std::collections::HashMap;
-use std::fs::File;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::{self, Seek};
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::thread::sleep;
 use std::time::Duration;
 
 use bytes::Bytes;
 use itertools::Itertools as _;
-use leveltable::TableCache;
-use leveltable::db::{DbEntry, InternalKeyComparator};
-use leveltable::{Comparator, DbTable, Error, ErrorKind, Result, Section};
+use leveltable::db::{DbEntry, InternalKeyComparator, MAX_SEQUENCE};
+use leveltable::{BytewiseComparator, Comparator, Compression, Corruption, DbTable, Error};
+use leveltable::{ErrorKind, OpenOptions, Result, Section, TableCache, WriteOptions};
 
 use crate::database::DatabaseOptions;
-use crate::directory::{Current, DatabaseFile, FileKind, changed, list};
-use crate::log::LogReader;
-use crate::record::{TableFile, Version};
-use crate::recovery::{Recovery, damage, read_manifest};
-use crate::tables::{Listed, Run, is_not_found, newest_in_memory};
+use crate::directory::{Current, FileKind, changed, failed, file_name, list};
+use crate::indexeddb::IndexedDbComparator;
+use crate::log::{FileGap, LogReader, Recovery, damage};
+use crate::record::{Edit, TableFile};
+
+/// Bytes of keys and values of a table that is sorted in memory.
+const MAX_SORTED_BYTES: usize = 256 << 20;
+
+/// Tables of a level in the order of their keys, which do not overlap: all of a level, or a single one of level 0, or of any level
+/// if the order is not known.
+pub(crate) type Run = Vec<Arc<Listed>>;
+
+/// A table that the MANIFEST lists. Or what logs hold, the newest version of each key, as a table in memory of number 0, which no
+/// file has.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    pub(crate) level: u32,
+    pub(crate) file: TableFile,
+    /// Keeps it open as long as the state: once it is pinned, or open and all tables may be.
+    pub(crate) kept: OnceLock<DbTable>,
+}
+
+/// The bounds of a walk.
+pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// What all edits of a MANIFEST amount to.
+#[derive(Debug, Default)]
+pub(crate) struct Version {
+    /// What was stated last, without the tables.
+    pub(crate) stated: Edit,
+    /// By number.
+    pub(crate) tables: BTreeMap<u64, Arc<Listed>>,
+    /// Numbers of tables that were listed once.
+    pub(crate) deleted: BTreeSet<u64>,
+    /// Bytes of the MANIFEST that were read.
+    pub(crate) bytes: u64,
+    /// Those of them that are no record.
+    pub(crate) gaps: Vec<FileGap>,
+}
+
+impl Version {
+    /// Reads the MANIFEST from its start.
+    pub(crate) fn read(current: &Current) -> Result<Version> {
+        let (path, mut file) = (&*current.path, current.handle.as_file());
+        file.rewind()
+            .map_err(|error| failed("reading the MANIFEST", error, path))?;
+        let (mut version, mut recovery) = (Version::default(), Recovery::default());
+        let (items, how) = (LogReader::new(file), (Section::Manifest, false));
+        version.bytes = recovery.read(path, items, how, |record| version.apply(&record.payload))?;
+        let (log, stated) = (version.stated.log_number, &version.stated);
+        if [log, stated.next_file_number, stated.last_sequence].contains(&None) {
+            let expected = "a log number, a next file number and a last sequence number";
+            let found = format!("not all of them in {} bytes", version.bytes);
+            let defect = Corruption::new(Section::Manifest, 0, expected, found);
+            return Err(damage(path, defect));
+        }
+        version.gaps = recovery.gaps;
+        Ok(version)
+    }
+
+    /// Applies an edit: deletions first, as LevelDB does.
+    fn apply(&mut self, payload: &[u8]) -> Result<(), Corruption> {
+        self.stated.read(payload)?;
+        for (_, number) in self.stated.deleted.drain(..) {
+            self.tables.remove(&number);
+            self.deleted.insert(number);
+        }
+        for (level, file) in std::mem::take(&mut self.stated.added) {
+            self.add(level, file);
+        }
+        Ok(())
+    }
+
+    /// Lists a table in a level.
+    pub(crate) fn add(&mut self, level: u32, file: TableFile) {
+        let (number, kept) = (file.number, OnceLock::new());
+        let listed = Listed { level, file, kept };
+        self.tables.insert(number, Arc::new(listed));
+    }
+
+    /// Whether a log's changes are not in tables yet.
+    pub(crate) fn needs_log(&self, number: u64) -> bool {
+        let (first, older) = (self.stated.log_number, self.stated.prev_log_number);
+        number >= first.unwrap_or(0) || Some(number) == older
+    }
+}
 
 /// What a database holds at a moment. Never changes; reading on means making another.
 #[derive(Debug)]
@@ -26,12 +110,16 @@ pub(crate) struct State {
     pub(crate) options: DatabaseOptions,
     /// `None` if the database was opened without a MANIFEST.
     pub(crate) current: Option<Current>,
-    /// What the MANIFEST says, without the tables.
+    /// What the MANIFEST says. Without one, the tables that are there.
     pub(crate) version: Version,
     /// The comparator's name.
     pub(crate) order_name: String,
-    /// Of another name if the order is not known; it then tells keys apart.
+    /// If that is not known, an order that tells keys apart.
     pub(crate) order: Arc<dyn Comparator>,
+    /// Whether `order` is the one of that name.
+    pub(crate) is_known: bool,
+    /// Whether that is LevelDB's default.
+    pub(crate) is_bytewise: bool,
     /// The logs, as a table in memory, and the tables from the lowest level to the highest.
     pub(crate) runs: Vec<Run>,
     pub(crate) last_sequence: u64,
@@ -39,14 +127,12 @@ pub(crate) struct State {
     pub(crate) open_tables: Arc<TableCache<u64, DbTable>>,
 }
 
-/// Does something again, a bounded number of times, while it fails because the database has changed meanwhile. A flush has to fall
-/// into the same short moment each time.
+/// Does something again, a bounded number of times, while it fails because the database has changed meanwhile. It fails in the end
+/// only if a flush falls into the reading of the logs each time.
 pub(crate) fn retry<T>(mut work: impl FnMut(u64) -> Result<T>) -> Result<T> {
     for attempt in 1..20 {
         match work(attempt) {
-            Err(error) if error.kind() == ErrorKind::Replaced => {
-                std::thread::sleep(Duration::from_millis(attempt));
-            }
+            Err(e) if e.kind() == ErrorKind::Replaced => sleep(Duration::from_millis(attempt)),
             done => return done,
         }
     }
@@ -59,134 +145,122 @@ impl State {
     /// Fails with [`ErrorKind::Replaced`] if what was read may not fit together: a memtable became a table in between.
     pub(crate) fn read(dir: &Path, options: &DatabaseOptions) -> Result<State> {
         let current = Current::open(dir)?;
-        let (mut version, mut recovery) = read_manifest(&current)?;
-        let (logs, needed) = (open_logs(dir, &version)?, version.first_logs());
-        // From here on the logs are open, and stay readable. If they are still those that the MANIFEST needs, nothing that
-        // was in a log before them has become a table unseen. Of compactions alone the newer result is as good.
-        let is_current = current.is_current(dir)?;
-        if is_current && current.len()? != version.bytes {
-            (version, recovery) = read_manifest(&current)?;
+        let mut state = State::new(dir, options, Version::read(&current)?)?;
+        // If the MANIFEST still needs the same logs after they were read, no log has become a table unseen. Of compactions alone,
+        // the newer result is as good.
+        let first_log = state.version.stated.log_number;
+        if current.len()? != state.version.bytes {
+            state.version = Version::read(&current)?;
         }
-        if !is_current || version.first_logs() != needed {
+        if !current.is_current(dir)? || state.version.stated.log_number != first_log {
             return Err(changed(dir));
         }
-        let mut state = State::new(dir, options, version, logs, recovery)?;
         state.current = Some(current);
-        state.add_runs()?;
-        Ok(state)
+        state.with_runs()
     }
 
     /// Reads all tables and logs in `dir`, as if they were listed.
     pub(crate) fn read_without_manifest(dir: &Path, options: &DatabaseOptions) -> Result<State> {
-        let version = Version::default();
-        let logs = open_logs(dir, &version)?;
-        let mut state = State::new(dir, options, version, logs, Recovery::default())?;
+        let mut state = State::new(dir, options, Version::default())?;
         state.recovery.without_manifest = true;
-        for file in list(dir)? {
-            let (FileKind::Table, Some(number), Some(size)) = (file.kind, file.number, file.bytes)
-            else {
+        for (name, bytes) in list(dir)? {
+            let (FileKind::Table, Some(number)) = FileKind::of(&name) else {
                 continue;
             };
-            let opened = state.open(number, size);
+            let opened = state.open(number, bytes.unwrap_or(0));
             match opened.and_then(|table| describe(&table, number)) {
-                Ok(described) => {
-                    let listed = described.map(|file| ((0, number), file));
-                    state.version.tables.extend(listed);
-                }
+                Ok(Some(file)) => state.version.add(0, file),
+                Ok(None) => {}
                 Err(error) if options.skip_damaged => {
-                    state.recovery.unreadable_tables.push((file.name, error));
+                    state.recovery.unreadable_tables.push((name, error));
                 }
                 Err(error) => return Err(error),
             }
         }
-        state.add_runs()?;
-        Ok(state)
+        state.with_runs()
     }
 
     /// Reads logs to their ends, one after the other: what a log shows was written after all of those before it.
-    fn new(
-        dir: &Path,
-        options: &DatabaseOptions,
-        version: Version,
-        logs: Vec<(PathBuf, LogReader<File>)>,
-        mut recovery: Recovery,
-    ) -> Result<State> {
+    fn new(dir: &Path, options: &DatabaseOptions, version: Version) -> Result<State> {
         let stated = version.stated.comparator.as_deref();
-        let (order_name, order) = options.order(dir, stated)?;
+        let order: Arc<dyn Comparator> = match (&options.comparator, stated) {
+            (Some(given), _) => given.clone(),
+            (None, Some(b"idb_cmp1")) => Arc::new(IndexedDbComparator),
+            (None, _) => Arc::new(BytewiseComparator),
+        };
+        let name = stated.map_or(order.name().into(), String::from_utf8_lossy);
+        let is_known = order.name() == name;
+        if options.comparator.is_some() && !is_known {
+            let (what, given) = ("the MANIFEST names the comparator", order.name());
+            let message = format!("{what} {name:?}, and the options {given:?}");
+            return Err(Error::new(ErrorKind::Comparator, message).at_path(dir));
+        }
         let mut last_sequence = version.stated.last_sequence.unwrap_or(0);
-        let mut newest: HashMap<Bytes, DbEntry> = HashMap::new();
-        for (path, log) in logs {
-            recovery.read_log(&path, log, options.skip_damaged, |change, _| {
-                last_sequence = last_sequence.max(change.sequence);
-                let entry = change.to_entry();
+        let (mut recovery, mut newest) = (Recovery::default(), HashMap::<Bytes, DbEntry>::new());
+        // Listed once, before any is read.
+        for (_, _, name) in needed_logs(dir, &version)? {
+            recovery.read_log(&dir.join(name), options.skip_damaged, |entry, _| {
+                last_sequence = last_sequence.max(entry.sequence);
                 let known = newest.get(&entry.user_key);
                 if known.is_none_or(|known| known.sequence <= entry.sequence) {
                     newest.insert(entry.user_key.clone(), entry);
                 }
             })?;
         }
-        let oldest = version.stated.log_number.filter(|&log| log > 0);
-        let is_missing = |log: &u64| recovery.logs.iter().all(|read| read.number < *log);
-        recovery.missing_log = oldest.filter(is_missing);
+        let last_log = recovery.logs.last().map_or(0, |log| log.number);
+        recovery.missing_log = version.stated.log_number.filter(|&log| log > last_log);
         let logged = newest_in_memory(newest.into_values().collect(), &order)?;
-        let logged = describe(&logged, 0)?.map(|file| Listed {
-            level: 0,
-            file,
-            kept: logged.into(),
-        });
+        let mut runs = Vec::new();
+        if let Some(file) = describe(&logged, 0)? {
+            let (level, kept) = (0, logged.into());
+            runs.push(vec![Arc::new(Listed { level, file, kept })]);
+        }
         Ok(State {
             dir: dir.to_owned(),
             options: options.clone(),
             current: None,
-            runs: vec![logged.map(Arc::new).into_iter().collect()],
+            runs,
             last_sequence,
+            is_known,
+            is_bytewise: name == BytewiseComparator.name(),
+            order_name: name.into_owned(),
             version,
-            order_name,
             order,
             recovery,
             open_tables: Arc::new(TableCache::new(options.most_open_tables(), u64::MAX)),
         })
     }
 
-    pub(crate) fn has_known_order(&self) -> bool {
-        self.order.name() == self.order_name
-    }
-
-    /// The order, for what cannot do without it.
-    pub(crate) fn known_order(&self) -> Result<&dyn Comparator> {
-        if self.has_known_order() {
-            return Ok(&*self.order);
-        }
-        let needed = "lookups, bounds and walks back need DatabaseOptions::comparator";
-        let (order, known) = (&self.order_name, "which is not known");
-        let message = format!("the database is in the order {order:?}, {known}: {needed}");
-        Err(Error::new(ErrorKind::Comparator, message).at_path(&self.dir))
-    }
-
-    /// Sorts tables into runs. Fails with two that overlap in a level from 1 on.
-    fn add_runs(&mut self) -> Result<()> {
-        let tables = std::mem::take(&mut self.version.tables);
+    /// Adds the listed tables, sorted into runs. Fails with two that overlap in a level from 1 on.
+    fn with_runs(mut self) -> Result<State> {
+        self.recovery.gaps.append(&mut self.version.gaps);
         let order = InternalKeyComparator::new(self.order.clone());
-        let is_known = self.has_known_order();
-        let listed = tables.into_iter().map(|((level, _), file)| {
-            let kept = OnceLock::new();
-            Arc::new(Listed { level, file, kept })
-        });
-        let listed: Run = listed.collect();
-        for run in listed.chunk_by(|a, b| is_known && a.level > 0 && a.level == b.level) {
-            let mut run = run.to_vec();
-            run.sort_by(|a, b| order.compare(&a.file.smallest, &b.file.smallest));
+        let mut listed: Run = self.version.tables.values().cloned().collect();
+        listed.sort_by(|a, b| order.compare(&a.file.smallest, &b.file.smallest));
+        listed.sort_by_key(|table| table.level);
+        for run in listed.chunk_by(|a, b| self.is_known && a.level > 0 && a.level == b.level) {
             for (a, b) in run.iter().map(|table| &table.file).tuple_windows() {
                 if order.compare(&a.largest, &b.smallest).is_ge() {
                     let found = format!("{} and {}, which overlap", a.number, b.number);
                     let expected = "tables of a level that do not overlap";
+                    let defect = Corruption::new(Section::Manifest, 0, expected, found);
                     let manifest = self.current.as_ref().map_or(&self.dir, |at| &at.path);
-                    return Err(damage(manifest, Section::Manifest, 0, expected, found));
+                    return Err(damage(manifest, defect));
                 }
             }
-            self.runs.push(run);
+            self.runs.push(run.to_vec());
         }
-        Ok(())
+        Ok(self)
+    }
+
+    /// The order, for what cannot do without it.
+    pub(crate) fn known_order(&self) -> Result<&dyn Comparator> {
+        if self.is_known {
+            return Ok(&*self.order);
+        }
+        let needed = "lookups, bounds and walks back need DatabaseOptions::comparator";
+        let message = format!("the order {:?} is not known: {needed}", self.order_name);
+        Err(Error::new(ErrorKind::Comparator, message).at_path(&self.dir))
     }
 
     /// Whether reading again would lead to the same state.
@@ -198,9 +272,154 @@ impl State {
             return Ok(false);
         }
         let logs = needed_logs(&self.dir, &self.version)?;
-        let found = logs.iter().map(|log| (log.number, log.bytes));
+        let found = logs.iter().map(|&(number, bytes, _)| (number, bytes));
         let read = self.recovery.logs.iter();
-        Ok(found.eq(read.map(|log| (Some(log.number), Some(log.bytes)))))
+        Ok(found.eq(read.map(|log| (log.number, Some(log.bytes)))))
+    }
+
+    /// Where `key` lies: before the bounds (`Less`), within them, or after them.
+    pub(crate) fn place(&self, key: &[u8], bounds: &Bounds) -> Ordering {
+        let is_beyond = |bound: &Bound<Vec<u8>>, side: Ordering| match bound {
+            Bound::Unbounded => false,
+            Bound::Included(bound) => self.order.compare(key, bound) == side,
+            Bound::Excluded(bound) => self.order.compare(key, bound) != side.reverse(),
+        };
+        match bounds {
+            (lower, _) if is_beyond(lower, Ordering::Less) => Ordering::Less,
+            (_, upper) if is_beyond(upper, Ordering::Greater) => Ordering::Greater,
+            _ => Ordering::Equal,
+        }
+    }
+
+    /// Returns the newest version of `key`: that of the logs and of level 0 with the highest sequence number (in a repaired
+    /// database, all tables are there, and their numbers say nothing), or else the first in the other levels.
+    pub(crate) fn find(&self, key: &[u8]) -> Result<Option<DbEntry>> {
+        self.known_order()?;
+        let place = |end: &[u8]| self.order.compare(end, key);
+        let mut newest = None;
+        for table in self.runs.iter().flat_map(|run| self.within(run, place)) {
+            if table.level > 0 && newest.is_some() {
+                break;
+            }
+            let found = self.table(table)?.at(MAX_SEQUENCE).get_entry(key)?;
+            newest = newer(found, newest);
+        }
+        Ok(newest)
+    }
+
+    /// Returns the newest versions of many keys, as [`find`](State::find) does.
+    pub(crate) fn find_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<DbEntry>>> {
+        self.known_order()?;
+        let mut newest = vec![None; keys.len()];
+        for run in &self.runs {
+            // By their numbers, the tables to ask, and for which keys.
+            let mut asked = BTreeMap::new();
+            for (at, (key, found)) in keys.iter().zip(&newest).enumerate() {
+                let place = |end: &[u8]| self.order.compare(end, key.as_ref());
+                for table in self.within(run, place) {
+                    if table.level == 0 || found.is_none() {
+                        let (_, asked) = asked.entry(table.file.number).or_insert((table, vec![]));
+                        asked.push((at, key));
+                    }
+                }
+            }
+            for (table, asked) in asked.into_values() {
+                let keys: Vec<_> = asked.iter().map(|(_, key)| *key).collect();
+                let found = self.table(table)?.at(MAX_SEQUENCE).get_entries(&keys)?;
+                for ((at, _), found) in asked.into_iter().zip(found) {
+                    if let Some(newest) = newest.get_mut(at) {
+                        *newest = newer(found, newest.take());
+                    }
+                }
+            }
+        }
+        Ok(newest)
+    }
+
+    /// The tables of a run that may hold a key, which are one, or neighbours that share it; or keys within bounds. `place` compares
+    /// the ends of a table with these. A table of level 0 that is in another order than the database may hold keys outside of
+    /// what the MANIFEST lists as its ends, and so may any if the order is not known.
+    pub(crate) fn within<'r>(
+        &self,
+        run: &'r Run,
+        place: impl Fn(&[u8]) -> Ordering,
+    ) -> impl Iterator<Item = &'r Arc<Listed>> {
+        let is_leveled = run.first().is_some_and(|table| table.level > 0);
+        let is_sorted = self.is_bytewise || self.is_known && is_leveled;
+        let is_before = |table: &Listed| is_sorted && place(table.file.last_user_key()).is_lt();
+        let start = run.partition_point(|table| is_before(table));
+        let from = run.iter().skip(start);
+        from.take_while(move |table| !is_sorted || place(table.file.first_user_key()).is_le())
+    }
+
+    /// Opens a listed table, or returns it if it is open.
+    ///
+    /// Fails with [`ErrorKind::Replaced`] if the state is out of date: the table vanished, or its number is perhaps that of
+    /// another table now.
+    pub(crate) fn table(&self, table: &Listed) -> Result<DbTable> {
+        if let Some(kept) = table.kept.get() {
+            return Ok(kept.clone());
+        }
+        let opened = self.open(table.file.number, table.file.size)?;
+        if self.runs.iter().flatten().count() <= self.options.most_open_tables() {
+            // Another thread may have done the same.
+            let _ = table.kept.set(opened.clone());
+        }
+        Ok(opened)
+    }
+
+    /// The path of a table, which may be one of LevelDB before 1.14.
+    pub(crate) fn table_path(&self, number: u64) -> PathBuf {
+        let [modern, old] = ["ldb", "sst"].map(|end| self.dir.join(file_name(number, end)));
+        let is_old = old.exists() && !modern.exists();
+        if is_old { old } else { modern }
+    }
+
+    /// Opens a table of so many bytes, unless it is open. Sorts it in memory if it is in another order than the database.
+    pub(crate) fn open(&self, number: u64, size: u64) -> Result<DbTable> {
+        let open = || match self.open_file(number, size, false) {
+            Err(error) if error.kind() == ErrorKind::Comparator => {
+                let stored = self.open_file(number, size, true)?;
+                sort(&stored, &self.order)?.ok_or(error)
+            }
+            opened => opened,
+        };
+        self.open_tables.get(&number, open)
+    }
+
+    /// Opens a table of so many bytes, to look keys up in it or to walk it as it is stored.
+    pub(crate) fn open_file(&self, number: u64, size: u64, as_stored: bool) -> Result<DbTable> {
+        let path = self.table_path(number);
+        let options = self.options.tables.clone().comparator(self.order.clone());
+        // Programs that do not know an order are known to have opened databases under its name, and to have written tables in
+        // bytewise order there. Nobody does that to bytewise databases.
+        let options = match as_stored || !self.is_known {
+            true => options.stored_order(),
+            false if self.is_bytewise => options,
+            false => options.check_order(true),
+        };
+        let opened = options.open_db(&path);
+        // Whatever was opened, or was not: it is the database's only if that is still the one that was read. A writer removes a
+        // table after it has written so to the MANIFEST.
+        if let Some(current) = &self.current {
+            let is_gone = opened.as_ref().is_err_and(is_not_found);
+            if !current.is_current(&self.dir)? || is_gone && current.len()? != self.version.bytes {
+                return Err(changed(&path));
+            }
+            if is_gone {
+                let doing = format!("{} lists this table; opening it", current.path.display());
+                return Err(failed(&doing, io::ErrorKind::NotFound.into(), &path));
+            }
+        }
+        let table = opened?;
+        let found = table.as_table().file_bytes();
+        if found != size {
+            let expected = format!("a table of {size} bytes, as the MANIFEST says");
+            let defect =
+                Corruption::new(Section::Footer, found, expected, format!("{found} bytes"));
+            return Err(damage(&path, defect));
+        }
+        Ok(table)
     }
 }
 
@@ -216,26 +435,56 @@ fn describe(table: &DbTable, number: u64) -> Result<Option<TableFile>> {
     }))
 }
 
-/// The logs whose changes are not in tables yet, in ascending order.
-fn needed_logs(dir: &Path, version: &Version) -> Result<Vec<DatabaseFile>> {
-    let is_needed = |number| version.needs_log(number);
-    let mut logs = list(dir)?;
-    logs.retain(|file| file.kind == FileKind::Log && file.number.is_some_and(is_needed));
-    logs.sort_by_key(|log| log.number);
-    Ok(logs)
+/// Numbers, bytes and names of the logs whose changes are not in tables yet, in ascending order.
+fn needed_logs(dir: &Path, version: &Version) -> Result<Vec<(u64, Option<u64>, String)>> {
+    let log = |(name, bytes): (String, Option<u64>)| match FileKind::of(&name) {
+        (FileKind::Log, Some(number)) if version.needs_log(number) => Some((number, bytes, name)),
+        _ => None,
+    };
+    Ok(list(dir)?.into_iter().filter_map(log).sorted().collect())
 }
 
-/// Lists the logs once, and opens those that are needed, in ascending order.
-fn open_logs(dir: &Path, version: &Version) -> Result<Vec<(PathBuf, LogReader<File>)>> {
-    let logs = needed_logs(dir, version)?.into_iter();
-    logs.map(|log| open_log(dir, &log.name)).collect()
-}
-
-/// Opens a log that was listed: it is still there unless the database has changed.
-pub(crate) fn open_log(dir: &Path, name: &str) -> Result<(PathBuf, LogReader<File>)> {
-    let path = dir.join(name);
-    match LogReader::open(&path) {
-        Err(error) if is_not_found(&error) => Err(changed(dir)),
-        opened => Ok((path, opened?)),
+/// Makes a table in memory of one in another order, unless that takes too much.
+fn sort(table: &DbTable, order: &Arc<dyn Comparator>) -> Result<Option<DbTable>> {
+    let (mut entries, mut bytes) = (Vec::new(), 0);
+    for entry in table.iter() {
+        let entry = entry?;
+        let value = entry.version.clone().into_value().unwrap_or_default();
+        bytes += entry.user_key.len() + value.len();
+        if bytes > MAX_SORTED_BYTES {
+            return Ok(None);
+        }
+        entries.push(entry);
     }
+    newest_in_memory(entries, order).map(Some)
+}
+
+/// Makes a table in memory that holds the newest version of each key.
+fn newest_in_memory(mut entries: Vec<DbEntry>, order: &Arc<dyn Comparator>) -> Result<DbTable> {
+    let by_key = |a: &DbEntry, b: &DbEntry| order.compare(&a.user_key, &b.user_key);
+    entries.sort_by(|a, b| by_key(a, b).then(b.sequence.cmp(&a.sequence)));
+    entries.dedup_by(|older, newer| by_key(older, newer).is_eq());
+    let mut options = WriteOptions::new().comparator(order.clone());
+    // Most lookups are of keys that are not in the logs, and end at the filter. Another order may take different keys for the
+    // same, which a filter does not.
+    if order.name() != BytewiseComparator.name() {
+        options = options.no_filter();
+    }
+    let mut builder = options.compression(Compression::None).build_db(Vec::new());
+    for entry in entries {
+        builder.add_version(entry.user_key, entry.sequence, &entry.version)?;
+    }
+    let (table, _) = builder.finish_into_writer()?;
+    let options = OpenOptions::new().comparator(order.clone());
+    options.open_db_source(table)
+}
+
+/// The version with the higher sequence number.
+fn newer(found: Option<DbEntry>, newest: Option<DbEntry>) -> Option<DbEntry> {
+    let both = found.into_iter().chain(newest);
+    both.max_by_key(|entry| entry.sequence)
+}
+
+pub(crate) fn is_not_found(error: &Error) -> bool {
+    io::Error::from(error.clone()).kind() == io::ErrorKind::NotFound
 }
