@@ -42,7 +42,7 @@ pub(super) const SMALL: u64 = TAIL_LEN;
 const PROPERTIES_ROOM: u64 = 4 << 10;
 
 /// Of an index that is read whole, so many pieces are checked at opening: few tops ascend in another order by chance.
-const CHECKED_PIECES: usize = 8;
+const CHECKED_PIECES: usize = 2;
 
 /// Where the index does not tell a plain table from a database's, so many entries of the first data block are looked at, until
 /// their keys take so many bytes: sharing prefixes, keys could take the square of the block.
