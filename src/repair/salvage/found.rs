@@ -22,24 +22,18 @@ use crate::read::recognise::{Counts, Evidence};
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(super) range: Range<u64>,
-    pub(super) content: Content,
     /// What it is a part of: data, until something shows that it is not.
-    section: Cell<Section>,
-}
-
-#[derive(Debug)]
-pub(super) enum Content {
-    Entries(Digest),
-    Footer(Footer),
-    /// A filter or `about.pieces`, as the section says. Decoded again where it is used, since it may be large. In the section of
-    /// data, a block that cannot be read: its codec is not in this build, its keys are too large, or it makes no sense.
-    Other,
+    pub(super) section: Cell<Section>,
+    /// Of a block of entries. In the section of data, a block without it cannot be read: its codec is not in this build, its keys
+    /// are too large, or it makes no sense. Filters and `about.pieces` may be large, and are decoded again where they are used.
+    pub(super) entries: Option<Digest>,
+    pub(super) footer: Option<Footer>,
 }
 
 /// What is kept of a block of entries.
 #[derive(Debug, Default)]
-pub(super) struct Digest {
-    pub(super) entries: u64,
+pub(crate) struct Digest {
+    pub(crate) entries: u64,
     /// Whether the keys ascend in the builder's order.
     pub(super) ascends: bool,
     /// The first and the last key as they are stored.
@@ -59,41 +53,15 @@ pub(super) struct Digest {
 }
 
 impl Found {
-    pub(super) fn new(range: Range<u64>, content: Content, section: Section) -> Found {
-        Found {
-            range,
-            content,
-            section: Cell::new(section),
-        }
-    }
-
-    /// What it is a part of, as far as that is known.
-    pub(super) fn section(&self) -> Section {
-        self.section.get()
-    }
-
-    /// Takes it for a part of `section`.
-    pub(super) fn set_aside(&self, section: Section) {
-        self.section.set(section);
-    }
-
-    /// Number of entries; 0 for anything but a block of data.
-    pub(crate) fn entries(&self) -> u64 {
-        self.data().map_or(0, |digest| digest.entries)
-    }
-
-    /// The digest of a block of entries, whatever they are.
+    /// The digest of a block that holds entries, whatever they are.
     pub(super) fn digest(&self) -> Option<&Digest> {
-        match &self.content {
-            Content::Entries(digest) if digest.entries > 0 => Some(digest),
-            _ => None,
-        }
+        self.entries.as_ref().filter(|digest| digest.entries > 0)
     }
 
     /// The digest of a block that holds data, or cannot be told from data.
-    pub(super) fn data(&self) -> Option<&Digest> {
-        let is_data = self.section() == Section::Data;
-        self.digest().filter(|_| is_data)
+    pub(crate) fn data(&self) -> Option<&Digest> {
+        self.digest()
+            .filter(|_| self.section.get() == Section::Data)
     }
 
     /// Whether it is a block of entries that could be an index.
@@ -103,7 +71,7 @@ impl Found {
 
     /// Whether its checksum is right, and nothing else is known of it.
     pub(super) fn is_unreadable(&self) -> bool {
-        matches!(self.content, Content::Other) && self.section() == Section::Data
+        self.entries.is_none() && self.section.get() == Section::Data
     }
 
     /// Length of the frame.
@@ -134,23 +102,27 @@ impl Scanner<'_> {
     pub(super) fn inspect(&mut self, offset: u64, frame: &Bytes) -> Option<Found> {
         frame::verify(frame).ok()?;
         let range = offset..offset + frame.len() as u64;
-        let unreadable = (Section::Data, Content::Other);
-        let (section, content) = self.content(frame).unwrap_or(unreadable);
-        Some(Found::new(range, content, section))
+        let (section, entries) = self.content(frame).unwrap_or((Section::Data, None));
+        Some(Found {
+            range,
+            section: Cell::new(section),
+            entries,
+            footer: None,
+        })
     }
 
-    fn content(&mut self, frame: &Bytes) -> Option<(Section, Content)> {
+    fn content(&mut self, frame: &Bytes) -> Option<(Section, Option<Digest>)> {
         let payload = frame::open(frame).ok()?;
         let Ok((section, mut digest)) = self.digest(&payload) else {
             // Filters and pieces are always stored raw.
             let section = not_entries(payload).filter(|_| frame::is_raw(frame))?;
-            return Some((section, Content::Other));
+            return Some((section, None));
         };
         let keys = digest.first.len() + digest.last.len();
         self.room = self.room.checked_sub(keys as u64)?;
         digest.checksum = fixed32_at(frame, frame.len() - 4)?;
         digest.codec = frame::codec_name(frame).ok()?;
-        Some((section, Content::Entries(digest)))
+        Some((section, Some(digest)))
     }
 
     /// Describes a block of entries, and tells what it is a part of by itself.

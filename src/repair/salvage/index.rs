@@ -75,7 +75,7 @@ impl<'s> Index<'s> {
         let count = index.listed.len();
         // The table ends where its index begins. Before a footer lies another table.
         let mut before = survey.before(list.range.start);
-        let footer = before.find(|found| found.section() == Section::Footer);
+        let footer = before.find(|found| found.section.get() == Section::Footer);
         let begin = footer.map_or(0, |footer| footer.range.end);
         let own = survey.before(list.range.start);
         let own = own.take_while(|found| found.range.start >= begin);
@@ -206,7 +206,7 @@ impl<'s> Index<'s> {
             return is_last;
         }
         let ends_a_table =
-            |found: &Found| matches!(found.section(), Section::Metaindex | Section::Footer);
+            |found: &Found| matches!(found.section.get(), Section::Metaindex | Section::Footer);
         // Where no data is left, the listed block must at least have had room, unless bytes may be missing.
         let has_room = self.near > 0
             || only.handle.end() <= Some(start)

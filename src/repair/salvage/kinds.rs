@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::found::{Content, Digest, Found};
+use super::found::{Digest, Found};
 use super::index::Index;
 use super::survey::{Survey, moved};
 use crate::comparator::Order;
@@ -52,8 +52,8 @@ impl<'s> Kinds<'s> {
         let (mut index, inside) = find_index(survey, &named);
         for found in named.keys().filter_map(|start| survey.frames.get(start)) {
             // One that lists nothing of use is no data either.
-            if found.section() == Section::Data {
-                found.set_aside(Section::Index);
+            if found.section.get() == Section::Data {
+                found.section.set(Section::Index);
             }
         }
         let properties = match &index {
@@ -72,7 +72,7 @@ impl<'s> Kinds<'s> {
         if let Some(index) = &mut index {
             index.settle(survey, is_other_order);
             for found in index.listed.iter().filter_map(|listed| listed.found) {
-                found.set_aside(Section::Data);
+                found.section.set(Section::Data);
             }
         }
         Kinds {
@@ -111,7 +111,7 @@ fn find_index<'s>(
         };
         let blocks = found_index.listed.iter().filter_map(|listed| listed.found);
         listed.extend(blocks.map(|block| block.range.start));
-        found.set_aside(Section::Index);
+        found.section.set(Section::Index);
         if index.is_none() {
             if !found_index.is_inside_a_value(survey, &runs) {
                 // One that seemed to be inside a value cannot be: this index comes before it.
@@ -129,10 +129,10 @@ fn find_index<'s>(
 fn shows_that_nothing_is_missing(survey: &Survey<'_>, found: &Found) -> bool {
     let is_there =
         |handle: BlockHandle| moved(handle, 0).is_some_and(|range| survey.at(&range).is_some());
-    match (&found.content, found.section()) {
-        (_, Section::Pieces | Section::Properties) => true,
-        (Content::Footer(footer), _) => is_there(footer.index),
-        (_, Section::Metaindex) => survey.handles_in(found.handle()).into_iter().any(is_there),
+    match found.section.get() {
+        Section::Pieces | Section::Properties => true,
+        Section::Footer => found.footer.is_some_and(|footer| is_there(footer.index)),
+        Section::Metaindex => survey.handles_in(found.handle()).into_iter().any(is_there),
         _ => found.data().is_some(),
     }
 }
@@ -142,7 +142,7 @@ fn shows_that_nothing_is_missing(survey: &Survey<'_>, found: &Found) -> bool {
 fn is_stated(survey: &Survey<'_>, list: &Found) -> bool {
     let mut after = survey.from(list.range.end).take(MAX_PARTS);
     after.any(|found| {
-        if found.section() == Section::Pieces {
+        if found.section.get() == Section::Pieces {
             return pieces_in(survey, found).is_some_and(|pieces| {
                 let checks = |block: Bytes| pieces.index.check_block(&block).is_ok();
                 list.handle().size == pieces.index.handle.size
@@ -183,16 +183,14 @@ pub(super) fn clue(size: u64, key: &[u8]) -> u64 {
 fn follow_footers(survey: &Survey<'_>) -> HashMap<u64, u64> {
     let mut named = HashMap::new();
     for found in survey.from(0) {
-        let Content::Footer(footer) = &found.content else {
-            continue;
-        };
-        let Some(end) = footer.blocks_end() else {
+        let footer = found.footer.and_then(|own| Some((own, own.blocks_end()?)));
+        let Some((footer, end)) = footer else {
             continue;
         };
         let by = found.range.start.wrapping_sub(end);
         let entries_at = |handle: BlockHandle| {
             let found = survey.at(&moved(handle, by)?)?;
-            matches!(found.content, Content::Entries(_)).then_some(found)
+            found.entries.is_some().then_some(found)
         };
         let metaindex = entries_at(footer.metaindex);
         // A footer that lost bytes of its padding is read from a byte too early, and may name anything.
@@ -210,9 +208,9 @@ fn follow_footers(survey: &Survey<'_>) -> HashMap<u64, u64> {
             parts.retain(|part| !listed.contains(part));
             let parts = parts.into_iter().filter_map(entries_at);
             let parts = parts.filter(|part| part.data().is_some());
-            parts.for_each(|part| part.set_aside(Section::Metaindex));
+            parts.for_each(|part| part.section.set(Section::Metaindex));
         }
-        metaindex.inspect(|found| found.set_aside(Section::Metaindex));
+        metaindex.inspect(|found| found.section.set(Section::Metaindex));
         named.extend(index.map(|found| (found.range.start, by)));
     }
     named
@@ -241,7 +239,7 @@ fn set_aside_metaindexes(survey: &Survey<'_>) {
         };
         let handles = || survey.handles_in(found.handle());
         if digest.names_parts && handles().iter().all(leads_to_no_data) {
-            found.set_aside(Section::Metaindex);
+            found.section.set(Section::Metaindex);
         } else {
             has_gap = false;
         }
@@ -263,7 +261,7 @@ fn properties_of(survey: &Survey<'_>, index: &Index<'_>) -> Option<Properties> {
     let listed = index.listed.iter().filter_map(|listed| listed.found);
     let listed: HashSet<u64> = listed.map(|found| found.range.start).collect();
     let is_beside = |found: &&Found| {
-        !matches!(found.section(), Section::Index | Section::Footer)
+        !matches!(found.section.get(), Section::Index | Section::Footer)
             && !listed.contains(&found.range.start)
             && found.data().is_none()
     };
@@ -280,7 +278,7 @@ pub(super) fn pieces_in(survey: &Survey<'_>, found: &Found) -> Option<Pieces> {
 
 /// What the properties block `found` says, if it is one.
 fn properties_in(survey: &Survey<'_>, found: &Found) -> Option<Properties> {
-    let is_one = found.section() == Section::Properties;
+    let is_one = found.section.get() == Section::Properties;
     let block = is_one.then(|| survey.payload(found.handle()))??;
     Properties::decode(&block).ok()
 }

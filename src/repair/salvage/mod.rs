@@ -47,7 +47,7 @@ use crate::write::new_file::Destination;
 use kinds::Kinds;
 use plan::Plan;
 use scan::SECTOR;
-pub(crate) use scan::{Patience, Scanner};
+pub(crate) use scan::Scanner;
 use survey::Survey;
 
 /// What [`salvage`] copied, and what is lost.
@@ -220,8 +220,8 @@ impl SalvageReport {
     /// What is known before anything is copied.
     fn of(survey: &Survey<'_>, kinds: &Kinds<'_>) -> SalvageReport {
         let frames = survey.frames.values();
-        let set_aside = frames.filter(|found| found.section() != Section::Data);
-        let set_aside = set_aside.map(|found| (found.section(), found.range.clone()));
+        let set_aside = frames.filter(|found| found.section.get() != Section::Data);
+        let set_aside = set_aside.map(|found| (found.section.get(), found.range.clone()));
         let properties = kinds.properties.as_ref();
         SalvageReport {
             file_bytes: survey.file().size,
@@ -392,7 +392,7 @@ pub fn salvage(
     let order = builder.order().clone();
     let mut progress = options.progress;
     progress.start(file.size.saturating_mul(2));
-    let mut survey = Survey::new(&file, &order, Patience::Endless);
+    let mut survey = Survey::new(&file, &order, true);
     let _ = survey.run(&mut progress);
     let kinds = Kinds::of(&survey);
     if survey.frames.is_empty() && file.size > 0 {
@@ -437,7 +437,7 @@ pub(crate) fn recoverable(
     if file.refuse_foreign().is_err() {
         return (0, 0);
     }
-    let mut survey = Survey::new(file, order, Patience::Limited);
+    let mut survey = Survey::new(file, order, false);
     let _ = survey.run(progress);
     let kinds = Kinds::of(&survey);
     if matches!(order, Order::Bytewise) && kinds::kind(&survey, &kinds) == KeyKind::Database {

@@ -1,6 +1,6 @@
 //! Plans what the new table is made of: which of the blocks found are its data, and in which order.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::LostRange;
@@ -59,7 +59,7 @@ impl<'s> Plan<'s> {
         for found in survey.data() {
             let is_inside = |index: &Index<'_>| index.is_inside_another(found);
             if !kinds.index.as_ref().is_some_and(is_inside) && copied.insert(found.identity()) {
-                let entries = found.entries();
+                let entries = found.data().map_or(0, |digest| digest.entries);
                 plan.left_out += entries;
                 plan.lose(found.range.clone(), why.into(), Some(entries), false);
             }
@@ -119,14 +119,13 @@ impl<'s> Plan<'s> {
         })
     }
 
-    /// The codec of most blocks to copy, but for those that did not shrink.
+    /// The codec of the blocks to copy: some may not have shrunk.
     pub(super) fn codec(&self) -> Option<&'static str> {
-        let mut codecs: BTreeMap<&str, u64> = BTreeMap::new();
-        for block in self.blocks() {
-            *codecs.entry(block.digest.codec).or_default() += 1;
-        }
-        let most = { codecs.iter() }.max_by_key(|(codec, blocks)| (**codec != "none", **blocks));
-        most.map(|(codec, _)| *codec)
+        let mut codecs = self.blocks().map(|block| block.digest.codec);
+        let first = codecs.next();
+        codecs
+            .find(|codec| first == Some("none") && *codec != "none")
+            .or(first)
     }
 
     /// Adds a range that is lost, as a part of the previous one if it begins where that ends.
@@ -195,7 +194,7 @@ fn gaps_of_data(survey: &Survey<'_>, kinds: &Kinds<'_>) -> Vec<(Range<u64>, Stri
     // After metadata comes no data of the same table.
     let data_end = survey.data().last().map_or(0, |last| last.range.end);
     let mut after = survey.from(data_end);
-    let metadata = after.find(|found| found.section() != Section::Data);
+    let metadata = after.find(|found| found.section.get() != Section::Data);
     let end = metadata.map_or(survey.file().size, |found| found.range.start);
     let end = end.min(stated_data_end(survey, kinds, data_end).unwrap_or(end));
     let gaps = survey.gaps().into_iter().map(|gap| (gap, String::new()));
@@ -218,7 +217,7 @@ fn stated_data_end(survey: &Survey<'_>, kinds: &Kinds<'_>, data_end: u64) -> Opt
         return Some(data_end);
     }
     let mut after = survey.from(data_end);
-    let pieces = after.find(|found| found.section() == Section::Pieces)?;
+    let pieces = after.find(|found| found.section.get() == Section::Pieces)?;
     let index = pieces_in(survey, pieces)?.index.handle;
     let is_there = index.offset >= data_end && survey.frames.contains_key(&index.end()?);
     is_there.then_some(index.offset)
@@ -268,7 +267,6 @@ fn heaviest_chain<'s>(mut blocks: Vec<Copy<'s>>, order: &Order) -> Vec<Copy<'s>>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::repair::salvage::found::Content;
     use proptest::prelude::*;
 
     fn found(first: &str, last: &str, entries: u64) -> Found {
@@ -279,7 +277,12 @@ mod tests {
             last: last.into(),
             ..Digest::default()
         };
-        Found::new(0..1, Content::Entries(digest), Section::Data)
+        Found {
+            range: 0..1,
+            section: Section::Data.into(),
+            entries: Some(digest),
+            footer: None,
+        }
     }
 
     /// The weight of the best subset without overlaps, by trying all of them.

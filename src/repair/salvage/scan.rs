@@ -7,12 +7,13 @@
 //! After damage, neither the beginning nor the end is known. [`frames_by_checksum`] then finds all frames in a window of
 //! the file at once, by a property of CRCs, at a fixed cost for each byte.
 
+use std::cell::Cell;
 use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
 
 use super::checksums::{frame_end, frames_by_checksum};
-use super::found::{Content, Found};
+use super::found::Found;
 use crate::comparator::Order;
 use crate::error::Section;
 use crate::format::block_check::KeyWork;
@@ -30,15 +31,6 @@ pub(super) const PAGE: usize = 64 << 10;
 /// Bytes read at once where larger reads fail: a disk's sector.
 pub(super) const SECTOR: u64 = 4 << 10;
 
-/// How long a search goes on that finds nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Patience {
-    /// To the end of the file.
-    Endless,
-    /// For one window: a file that is no table takes no longer than that.
-    Limited,
-}
-
 /// Finds frames with valid checksums, wherever they are.
 pub(crate) struct Scanner<'a> {
     pub(super) file: &'a TableFile,
@@ -49,7 +41,8 @@ pub(crate) struct Scanner<'a> {
     /// Raw and Snappy blocks cannot come near it: a block is at most 64 / 3 of its stored size, and at most two of its keys are
     /// held. Other codecs make a key of megabytes from a few bytes.
     pub(super) room: u64,
-    patience: Patience,
+    /// Whether a search that finds nothing goes on to the end of the file, and not for one window only.
+    is_patient: bool,
     /// Where the page begins that was read last, and its bytes.
     page: (u64, Bytes),
     /// Bytes that may still be gone through in vain where a frame could begin. Then each such walk ends after a page.
@@ -64,18 +57,17 @@ pub(crate) struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    pub(crate) fn new(file: &'a TableFile, order: &'a Order, patience: Patience) -> Scanner<'a> {
+    /// If it is not patient, a file that is no table takes no longer than one window.
+    pub(crate) fn new(file: &'a TableFile, order: &'a Order, is_patient: bool) -> Scanner<'a> {
+        let walk_budget = file.size.saturating_mul(4).saturating_add(1 << 20);
         Scanner {
             file,
             order,
             work: KeyWork::of_file(),
             room: file.size.saturating_mul(64).saturating_add(16 << 20),
-            patience,
+            is_patient,
             page: (0, Bytes::new()),
-            walk_budget: match patience {
-                Patience::Endless => file.size.saturating_mul(4).saturating_add(1 << 20),
-                Patience::Limited => 0,
-            },
+            walk_budget: if is_patient { walk_budget } else { 0 },
             window: 0..0,
             window_bytes: Bytes::new(),
             pending: Vec::new(),
@@ -109,11 +101,15 @@ impl<'a> Scanner<'a> {
     }
 
     /// The footer that begins at `at`: it comes right after a frame.
-    fn footer(&mut self, at: u64, end: u64) -> Option<Found> {
+    pub(super) fn footer(&mut self, at: u64, end: u64) -> Option<Found> {
         let range = at..at.saturating_add(FOOTER_LEN as u64);
         let footer = Footer::decode(self.page_from(at).get(..FOOTER_LEN)?).ok()?;
-        let content = Content::Footer(footer);
-        (range.end <= end).then(|| Found::new(range, content, Section::Footer))
+        (range.end <= end).then_some(Found {
+            range,
+            section: Cell::new(Section::Footer),
+            entries: None,
+            footer: Some(footer),
+        })
     }
 
     /// The frame that begins at `at`, or after the padding there, and ends at or before `end`.
@@ -184,7 +180,7 @@ impl<'a> Scanner<'a> {
             }
             let mut start = at;
             if !self.window.is_empty() {
-                if self.window.end >= end || self.patience == Patience::Limited {
+                if self.window.end >= end || !self.is_patient {
                     return None;
                 }
                 start = at.max(self.window.start + WINDOW / 2);

@@ -7,11 +7,10 @@ use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
 
-use super::found::{Content, Found};
+use super::found::Found;
 use super::kinds::MAX_PARTS;
-use super::scan::{Patience, Scanner};
+use super::scan::Scanner;
 use crate::comparator::Order;
-use crate::error::Section;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::{BlockHandle, Footer};
@@ -27,9 +26,9 @@ pub(super) struct Survey<'a> {
 }
 
 impl<'a> Survey<'a> {
-    pub(super) fn new(file: &'a TableFile, order: &'a Order, patience: Patience) -> Survey<'a> {
+    pub(super) fn new(file: &'a TableFile, order: &'a Order, is_patient: bool) -> Survey<'a> {
         Survey {
-            scanner: Scanner::new(file, order, patience),
+            scanner: Scanner::new(file, order, is_patient),
             frames: BTreeMap::new(),
         }
     }
@@ -62,10 +61,11 @@ impl<'a> Survey<'a> {
     /// Finds what footer, index and metaindex lead to. They are trusted only as far as checksums confirm them: the
     /// footer has none of its own, and a damaged index may still lead to blocks that no search finds.
     fn follow(&mut self, footer: Footer, progress: &mut Reporter<'_>) -> ControlFlow<()> {
-        let range = self.file().footer_offset()..self.file().size;
+        let (start, size) = (self.file().footer_offset(), self.file().size);
         // Elsewhere, the scan finds it: one that lost bytes would reach into the block before it.
-        if footer.blocks_end() == Some(range.start) {
-            self.insert(Found::new(range, Content::Footer(footer), Section::Footer));
+        if footer.blocks_end() == Some(start) {
+            let found = self.scanner.footer(start, size);
+            found.into_iter().for_each(|found| self.insert(found));
         }
         let (mut end_before, mut done) = (0, 0);
         for handle in self.handles_in(footer.index) {
