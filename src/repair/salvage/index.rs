@@ -117,10 +117,10 @@ impl<'s> Index<'s> {
 
     fn read(survey: &'s Survey<'_>, list: &'s Found, moved_by: Option<u64>) -> Option<Index<'s>> {
         // A footer in the middle of the file is that of another table.
-        let footer = survey.file().footer();
+        let footer = survey.file.footer();
         let is_last = footer.is_ok_and(|footer| footer.index == list.handle());
         let (mut listed, mut by_key) = (Vec::new(), HashMap::new());
-        let mut room = index_room(survey.file().size);
+        let mut room = index_room(survey.file.size);
         let mut entries = survey.entries(list.handle())?;
         while entries.next().ok()? {
             room = room.checked_sub(entries.key().len() as u64)?;
@@ -136,7 +136,7 @@ impl<'s> Index<'s> {
         }
         Some(Index {
             list,
-            order: survey.order(),
+            order: survey.order,
             listed,
             by_key,
             inside: Vec::new(),
@@ -315,7 +315,7 @@ impl<'s> Index<'s> {
     /// Finds where the listed blocks should lie: as far from their handles as the block before them, or else the one after
     /// them. If both are as far, what lies inside of one that is missing is known, too: else bytes were lost or added.
     fn measure(&mut self, survey: &Survey<'_>) {
-        let size = survey.file().size;
+        let size = survey.file.size;
         let from_end = || self.listed.iter().rev();
         let mut after = self.moved_by.or_else(|| from_end().find_map(Listed::shift));
         let afters = from_end().map(|listed| {

@@ -66,7 +66,7 @@ impl<'s> Kinds<'s> {
                 all.next().filter(|_| all.next().is_none())
             }
         };
-        let order = user_order(survey.order()).unwrap_or(survey.order());
+        let order = user_order(survey.order).unwrap_or(survey.order);
         let is_other = |properties: &Properties| properties.comparator != order.comparator().name();
         let is_other_order = properties.as_ref().is_some_and(is_other);
         if let Some(index) = &mut index {
@@ -93,7 +93,7 @@ fn find_index<'s>(
     let clues = clues(survey);
     let (mut listed, mut must_have_room) = (HashSet::<u64>::new(), false);
     let (mut index, mut inside) = (None, None);
-    for found in survey.before(survey.file().size) {
+    for found in survey.before(survey.file.size) {
         let start = found.range.start;
         let moved_by = named.get(&start).copied();
         let is_list = found.is_list() && !listed.contains(&start);
@@ -166,7 +166,7 @@ fn clues(survey: &Survey<'_>) -> HashSet<u64> {
         let last = found.digest().map(|digest| digest.last.clone());
         let mut key = last.unwrap_or_default();
         clues.insert(clue(size, &key));
-        survey.order().comparator().find_short_successor(&mut key);
+        survey.order.comparator().find_short_successor(&mut key);
         clues.insert(clue(size, &key));
     }
     clues
@@ -289,7 +289,7 @@ pub(super) fn check_kind(
     kinds: &Kinds<'_>,
     named: Option<KeyKind>,
 ) -> Result<()> {
-    let built = match survey.order() {
+    let built = match survey.order {
         Order::Bytewise => KeyKind::Plain,
         order if order.shortens_filter_keys() => KeyKind::Database,
         // Another order tells nothing about the kind.
@@ -323,7 +323,7 @@ pub(super) fn check_kind(
 /// The error where the order is not the builder's, and the new table cannot say so.
 pub(super) fn order_cannot_be_said(survey: &Survey<'_>, kinds: &Kinds<'_>) -> Error {
     let stated = kinds.properties.as_ref().filter(|_| kinds.is_other_order);
-    let order = user_order(survey.order()).unwrap_or(survey.order());
+    let order = user_order(survey.order).unwrap_or(survey.order);
     let why = match stated {
         Some(stated) => format!("this table is ordered by {:?}", stated.comparator),
         None => format!(

@@ -178,7 +178,7 @@ impl<'a> SalvageOptions<'a> {
         mut self,
         callback: impl FnMut(Progress) -> ControlFlow<()> + 'a,
     ) -> SalvageOptions<'a> {
-        self.progress = Reporter::new(callback);
+        self.progress.callback = Some(Box::new(callback));
         self
     }
 }
@@ -224,7 +224,7 @@ impl SalvageReport {
         let set_aside = set_aside.map(|found| (found.section.get(), found.range.clone()));
         let properties = kinds.properties.as_ref();
         SalvageReport {
-            file_bytes: survey.file().size,
+            file_bytes: survey.file.size,
             index: match &kinds.index {
                 Some(index) if index.is_in_place => IndexState::Sound,
                 Some(_) => IndexState::Found,

@@ -95,7 +95,7 @@ impl<'s> Plan<'s> {
     fn add_found(&mut self, survey: &'s Survey<'_>, kinds: &Kinds<'_>, keep_all: bool) {
         let data = data_once(survey, kinds);
         let ascend = !kinds.is_other_order && data.iter().all(|block| block.digest.ascends);
-        let chain = ascend.then(|| heaviest_chain(data.clone(), survey.order()));
+        let chain = ascend.then(|| heaviest_chain(data.clone(), survey.order));
         let chain = chain.filter(|chain| !keep_all || chain.len() == data.len());
         self.stored_order = chain.is_none();
         let blocks = chain.unwrap_or(data);
@@ -154,7 +154,7 @@ impl<'s> Plan<'s> {
 
 /// Why the block at `extent` is not copied.
 fn why_not(survey: &Survey<'_>, extent: &Range<u64>) -> String {
-    match open_block(survey.file(), extent) {
+    match open_block(survey.file, extent) {
         Ok(_) => "another block is there, or one whose keys take too much memory".into(),
         Err(error) => error.to_string(),
     }
@@ -168,7 +168,7 @@ fn data_once<'s>(survey: &'s Survey<'_>, kinds: &Kinds<'_>) -> Vec<Copy<'s>> {
     uncertain.retain(|run| {
         let last = survey.before(run.end).next();
         let ends_in_data = last.is_some_and(|last| last.data().is_some());
-        run.start > 0 && (run.end < survey.file().size || ends_in_data)
+        run.start > 0 && (run.end < survey.file.size || ends_in_data)
     });
     let attested = kinds.inside.iter().flat_map(|index| &index.listed);
     let attested: HashSet<u64> = attested
@@ -195,7 +195,7 @@ fn gaps_of_data(survey: &Survey<'_>, kinds: &Kinds<'_>) -> Vec<(Range<u64>, Stri
     let data_end = survey.data().last().map_or(0, |last| last.range.end);
     let mut after = survey.from(data_end);
     let metadata = after.find(|found| found.section.get() != Section::Data);
-    let end = metadata.map_or(survey.file().size, |found| found.range.start);
+    let end = metadata.map_or(survey.file.size, |found| found.range.start);
     let end = end.min(stated_data_end(survey, kinds, data_end).unwrap_or(end));
     let gaps = survey.gaps().into_iter().map(|gap| (gap, String::new()));
     let unreadable = survey.from(0).filter(|found| found.is_unreadable());

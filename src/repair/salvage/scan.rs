@@ -47,9 +47,8 @@ pub(crate) struct Scanner<'a> {
     page: (u64, Bytes),
     /// Bytes that may still be gone through in vain where a frame could begin. Then each such walk ends after a page.
     walk_budget: u64,
-    /// Where frames were searched for last, by their checksums.
-    window: Range<u64>,
-    window_bytes: Bytes,
+    /// Where the window begins in which frames were searched for last, by their checksums, and its bytes.
+    window: (u64, Bytes),
     /// Frames of the window that were not examined yet, the first of them last.
     pending: Vec<(u32, u32)>,
     /// Bytes that may still be examined in the window: a hostile one could hold frames within frames.
@@ -68,8 +67,7 @@ impl<'a> Scanner<'a> {
             is_patient,
             page: (0, Bytes::new()),
             walk_budget: if is_patient { walk_budget } else { 0 },
-            window: 0..0,
-            window_bytes: Bytes::new(),
+            window: (0, Bytes::new()),
             pending: Vec::new(),
             window_budget: 0,
         }
@@ -84,7 +82,7 @@ impl<'a> Scanner<'a> {
     ) -> Vec<Found> {
         let mut frames = Vec::new();
         let mut at = range.start;
-        self.window = at..at;
+        self.window = (at, Bytes::new());
         self.pending.clear();
         while let Some(found) = self
             .footer(at, range.end)
@@ -132,20 +130,13 @@ impl<'a> Scanner<'a> {
             let mut bytes = self.page_from(at);
             bytes.truncate(usize::try_from(end - at).unwrap_or(usize::MAX));
             if let Some(len) = frame_end(&mut register, &bytes) {
-                return self.read(start..at + len as u64);
+                let len = (at - start) as usize + len;
+                return self.inspect(start, &self.file.read(start, len).ok()?);
             }
             at += bytes.len().saturating_sub(TRAILER_LEN - 1).max(1) as u64;
         }
         self.walk_budget = self.walk_budget.saturating_sub(at - start);
         None
-    }
-
-    /// The frame at `range`, if its checksum is right.
-    pub(super) fn read(&mut self, range: Range<u64>) -> Option<Found> {
-        let len = usize::try_from(range.end.checked_sub(range.start)?).ok()?;
-        let is_inside = range.end <= self.file.size;
-        let frame = is_inside.then(|| self.file.read(range.start, len).ok());
-        self.inspect(range.start, &frame??)
     }
 
     /// The first frame at or after `at` that ends at or before `end`. Also `None` if `reached` ends the search, or if
@@ -160,38 +151,35 @@ impl<'a> Scanner<'a> {
     ) -> Option<Found> {
         loop {
             while let Some((from, to)) = self.pending.pop() {
-                let start = self.window.start + u64::from(from);
-                if start < at {
+                let start = self.window.0 + u64::from(from);
+                let left = self.window_budget.checked_sub(u64::from(to - from));
+                let Some(left) = left.filter(|_| start >= at) else {
                     continue;
-                }
-                let Some(budget) = self.window_budget.checked_sub(u64::from(to - from)) else {
-                    self.pending.clear();
-                    break;
                 };
-                self.window_budget = budget;
+                self.window_budget = left;
+                let frame = self.window.1.slice(from as usize..to as usize);
+                let found = self.inspect(start, &frame);
                 // If the content cannot be read, only the checksum speaks for the frame, and that is right by chance now
                 // and then: its place must be likely, too.
-                let is_likely = |found: &Found| start == at || !found.is_unreadable();
-                let frame = self.window_bytes.slice(from as usize..to as usize);
-                let found = self.inspect(start, &frame);
-                if let Some(found) = found.filter(is_likely) {
-                    return Some(found);
+                let found = found.filter(|found| start == at || !found.is_unreadable());
+                if found.is_some() {
+                    return found;
                 }
             }
-            let mut start = at;
-            if !self.window.is_empty() {
-                if self.window.end >= end || !self.is_patient {
+            let (mut start, searched) = (at, self.window.1.len() as u64);
+            if searched > 0 {
+                if self.window.0 + searched >= end || !self.is_patient {
                     return None;
                 }
-                start = at.max(self.window.start + WINDOW / 2);
+                start = at.max(self.window.0 + WINDOW / 2);
             }
             if start >= end || reached(start).is_break() {
                 return None;
             }
-            self.window = start..end.min(start + WINDOW);
+            let bytes = read_what_can_be(self.file, start..end.min(start + WINDOW));
+            self.pending = frames_by_checksum(&bytes);
+            self.window = (start, bytes);
             self.window_budget = 16 * WINDOW;
-            self.window_bytes = read_what_can_be(self.file, self.window.clone());
-            self.pending = frames_by_checksum(&self.window_bytes);
         }
     }
 

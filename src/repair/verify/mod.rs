@@ -89,7 +89,7 @@ impl<'a> VerifyOptions<'a> {
         mut self,
         callback: impl FnMut(Progress) -> ControlFlow<()> + 'a,
     ) -> VerifyOptions<'a> {
-        self.progress = Reporter::new(callback);
+        self.progress.callback = Some(Box::new(callback));
         self
     }
 }
