@@ -19,7 +19,6 @@ use crate::format::properties::{FIRST_PROPERTY, Properties};
 use crate::read::recognise::{Counts, Evidence};
 
 /// A frame whose checksum is right, or a footer: where it lies and what is in it.
-#[derive(Debug)]
 pub(crate) struct Found {
     pub(super) range: Range<u64>,
     /// What it is a part of: data, until something shows that it is not.

@@ -10,18 +10,16 @@ use super::copy::index_room;
 use super::found::{Digest, Found};
 use super::kinds::clue;
 use super::survey::{Survey, moved, run_of};
-use crate::comparator::Order;
 use crate::error::Section;
 use crate::format::footer::BlockHandle;
 use crate::format::page;
 use crate::read::recognise::is_separator;
 
 /// An index that lists the data blocks of a table.
-#[derive(Debug)]
 pub(super) struct Index<'s> {
     /// The block that it is.
     pub(super) list: &'s Found,
-    order: &'s Order,
+    survey: &'s Survey<'s>,
     pub(super) listed: Vec<Listed<'s>>,
     by_key: HashMap<Bytes, usize>,
     /// The stretches of frames that lie inside a block that is missing: they were parts of its values.
@@ -38,7 +36,6 @@ pub(super) struct Index<'s> {
 }
 
 /// A block that an index lists.
-#[derive(Debug)]
 pub(super) struct Listed<'s> {
     pub(super) key: Bytes,
     pub(super) handle: BlockHandle,
@@ -67,7 +64,7 @@ impl<'s> Index<'s> {
     /// before the index say by their keys and sizes. `None` if a value is no handle, or the keys take more memory than a sound
     /// table's would.
     pub(super) fn locate(
-        survey: &'s Survey<'_>,
+        survey: &'s Survey<'s>,
         list: &'s Found,
         moved_by: Option<u64>,
     ) -> Option<Index<'s>> {
@@ -115,7 +112,7 @@ impl<'s> Index<'s> {
         Some(index)
     }
 
-    fn read(survey: &'s Survey<'_>, list: &'s Found, moved_by: Option<u64>) -> Option<Index<'s>> {
+    fn read(survey: &'s Survey<'s>, list: &'s Found, moved_by: Option<u64>) -> Option<Index<'s>> {
         // A footer in the middle of the file is that of another table.
         let footer = survey.file.footer();
         let is_last = footer.is_ok_and(|footer| footer.index == list.handle());
@@ -136,7 +133,7 @@ impl<'s> Index<'s> {
         }
         Some(Index {
             list,
-            order: survey.order,
+            survey,
             listed,
             by_key,
             inside: Vec::new(),
@@ -150,18 +147,13 @@ impl<'s> Index<'s> {
 
     /// Whether the list is an index: a footer says so, or its sizes are those of most blocks before it, and it can be
     /// told from data whose values are handles.
-    pub(super) fn is_likely(
-        &self,
-        survey: &Survey<'_>,
-        clues: &HashSet<u64>,
-        must_have_room: bool,
-    ) -> bool {
+    pub(super) fn is_likely(&self, clues: &HashSet<u64>, must_have_room: bool) -> bool {
         if self.moved_by.is_some() {
             // Nothing else can be the index of an empty table.
-            return !self.listed.is_empty() || survey.data().next().is_none();
+            return !self.listed.is_empty() || self.survey.data().next().is_none();
         }
         (self.near > 0 && 2 * self.own_near >= self.near || self.fills_the_front())
-            && self.stands_apart(survey, clues, must_have_room)
+            && self.stands_apart(clues, must_have_room)
     }
 
     /// Whether the list, which no footer names, can be told from data whose values are handles by its keys or by what lies
@@ -171,12 +163,8 @@ impl<'s> Index<'s> {
     /// Then either its key is what a writer makes of a block's last key, or metaindex, filter or a gap lies between the two; and
     /// no data comes right after it, which a longer one that does not continue the keys may have. `must_have_room`: whether anything after it shows that it is no index which has lost
     /// what was before it.
-    fn stands_apart(
-        &self,
-        survey: &Survey<'_>,
-        clues: &HashSet<u64>,
-        must_have_room: bool,
-    ) -> bool {
+    fn stands_apart(&self, clues: &HashSet<u64>, must_have_room: bool) -> bool {
+        let survey = self.survey;
         let Range { start, end } = self.list.range;
         let after = survey.frames.get(&end);
         let is_last = !after.is_some_and(is_data);
@@ -187,7 +175,7 @@ impl<'s> Index<'s> {
         let own = self.list.digest();
         let continues = data_before.zip(own).is_some_and(|(before, own)| {
             let ascend = before.ascends && own.ascends;
-            ascend && self.order.compare(&before.last, &own.first).is_lt()
+            ascend && self.survey.order.compare(&before.last, &own.first).is_lt()
         });
         let [only] = &self.listed[..] else {
             let has_its_form =
@@ -201,7 +189,7 @@ impl<'s> Index<'s> {
             return !continues || is_last && (!follows_data || is_its);
         };
         // None of a database's data has the largest sequence number.
-        let is_shortened = self.order.shortens_filter_keys() && is_separator(&only.key);
+        let is_shortened = self.survey.order.shortens_filter_keys() && is_separator(&only.key);
         if is_shortened || clues.contains(&clue(only.handle.size, &only.key)) {
             return is_last;
         }
@@ -234,7 +222,8 @@ impl<'s> Index<'s> {
 
     /// Whether its table seems to be stored in a value of a damaged block: it is whole, begins a stretch of frames with bytes
     /// before and after it that belong to none, and data comes after these.
-    pub(super) fn is_inside_a_value(&self, survey: &Survey<'_>, runs: &[Range<u64>]) -> bool {
+    pub(super) fn is_inside_a_value(&self, runs: &[Range<u64>]) -> bool {
+        let survey = self.survey;
         run_of(runs, self.list).is_some_and(|run| {
             let after = survey.from(self.list.range.end);
             let mut in_run = after.take_while(|found| found.range.start < run.end);
@@ -251,7 +240,7 @@ impl<'s> Index<'s> {
 
     /// Decides where each block lies: in its place if it fits its index key, or wherever one is found that does. `is_other`:
     /// whether the table says that its order is not the builder's.
-    pub(super) fn settle(&mut self, survey: &'s Survey<'_>, is_other: bool) {
+    pub(super) fn settle(&mut self, is_other: bool) {
         self.is_ordered = !is_other && self.is_in_order();
         let mut together: HashMap<u64, usize> = HashMap::new();
         for by in self.listed.iter().filter_map(Listed::shift) {
@@ -273,12 +262,12 @@ impl<'s> Index<'s> {
             listed.extent = found.map(|found| found.range.clone());
             listed.found = found;
         }
-        self.measure(survey);
+        self.measure();
         // What is found shows how far those around it have moved, and so what lies inside another one.
         for _ in 0..2 {
             if self.listed.iter().any(|listed| listed.found.is_none()) {
-                self.search(survey);
-                self.measure(survey);
+                self.search();
+                self.measure();
             }
         }
         // If hardly a block was in its place, those found elsewhere tell the order.
@@ -287,11 +276,11 @@ impl<'s> Index<'s> {
 
     /// Takes what is missing from wherever a block fits. Of several, one by its last key, or the last before the index: what
     /// an older table left lies before that.
-    fn search(&mut self, survey: &'s Survey<'_>) {
+    fn search(&mut self) {
         let used = self.listed.iter().filter_map(|listed| listed.found);
         let used: HashSet<u64> = used.map(|found| found.range.start).collect();
         let mut elsewhere: BTreeMap<usize, (_, &Found)> = BTreeMap::new();
-        for found in survey.data() {
+        for found in self.survey.data() {
             let start = found.range.start;
             if used.contains(&start) || self.is_inside_another(found) {
                 continue;
@@ -314,8 +303,8 @@ impl<'s> Index<'s> {
 
     /// Finds where the listed blocks should lie: as far from their handles as the block before them, or else the one after
     /// them. If both are as far, what lies inside of one that is missing is known, too: else bytes were lost or added.
-    fn measure(&mut self, survey: &Survey<'_>) {
-        let size = survey.file.size;
+    fn measure(&mut self) {
+        let size = self.survey.file.size;
         let from_end = || self.listed.iter().rev();
         let mut after = self.moved_by.or_else(|| from_end().find_map(Listed::shift));
         let afters = from_end().map(|listed| {
@@ -339,7 +328,7 @@ impl<'s> Index<'s> {
                 listed.extent = listed.extent.take().or(extent);
             }
         }
-        self.inside = survey.runs();
+        self.inside = self.survey.runs();
         // Before a value come lengths and a key, and after it the restarts.
         self.inside.retain(|run| {
             let around = missing.range(..run.start).next_back();
@@ -356,8 +345,9 @@ impl<'s> Index<'s> {
     fn candidates(&self, found: &Found) -> impl Iterator<Item = (usize, &Listed<'s>)> {
         let size = found.handle().size;
         let last = found.digest().map(|digest| &digest.last[..]);
-        let is_before =
-            |own: &Listed<'_>| last.is_some_and(|last| self.order.compare(&own.key, last).is_lt());
+        let is_before = |own: &Listed<'_>| {
+            last.is_some_and(|last| self.survey.order.compare(&own.key, last).is_lt())
+        };
         let by_last = last.and_then(|last| self.by_key.get(last).copied());
         let between = last.map(|_| self.listed.partition_point(is_before));
         let between = between.filter(|i| Some(*i) != by_last);
@@ -372,8 +362,9 @@ impl<'s> Index<'s> {
             return (false, false);
         };
         let before = i.checked_sub(1).and_then(|before| self.listed.get(before));
-        let is_after = |own: &Listed<'_>| self.order.compare(&own.key, &digest.first).is_lt();
-        let reaches = |end: &[u8]| self.order.compare(end, key).is_le();
+        let is_after =
+            |own: &Listed<'_>| self.survey.order.compare(&own.key, &digest.first).is_lt();
+        let reaches = |end: &[u8]| self.survey.order.compare(end, key).is_le();
         let is_between =
             before.is_none_or(is_after) && reaches(&digest.first) && reaches(&digest.last);
         (digest.last == *key, is_between)
@@ -401,7 +392,7 @@ impl<'s> Index<'s> {
         // Where index keys were shortened in the builder's order, keys out of order are a fault of the writer.
         let is_evident = 2 * only_between > all && 2 * misordered <= all;
         let keys = self.listed.iter().map(|listed| &listed.key);
-        keys.is_sorted_by(|a, b| self.order.compare(a, b).is_lt())
+        keys.is_sorted_by(|a, b| self.survey.order.compare(a, b).is_lt())
             && only_last <= neither
             && 2 * neither <= all
             && (misordered == 0 || is_evident)

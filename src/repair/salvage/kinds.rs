@@ -32,8 +32,8 @@ const STOCK: [&[u8]; 3] = [b"about.", b"filter.leveldb.", b"filter.leveltable."]
 pub(super) const MAX_PARTS: usize = 16;
 
 /// The table to copy.
-#[derive(Debug)]
 pub(super) struct Kinds<'s> {
+    pub(super) survey: &'s Survey<'s>,
     /// Its index: of several whole ones, the last in the file.
     pub(super) index: Option<Index<'s>>,
     /// Without one, that of a whole table that seems to be stored in a value: its blocks are better attested than others.
@@ -46,7 +46,7 @@ pub(super) struct Kinds<'s> {
 
 impl<'s> Kinds<'s> {
     /// Tells each frame of `survey` what it is.
-    pub(super) fn of(survey: &'s Survey<'_>) -> Kinds<'s> {
+    pub(super) fn of(survey: &'s Survey<'s>) -> Kinds<'s> {
         let named = follow_footers(survey);
         set_aside_metaindexes(survey);
         let (mut index, inside) = find_index(survey, &named);
@@ -70,23 +70,102 @@ impl<'s> Kinds<'s> {
         let is_other = |properties: &Properties| properties.comparator != order.comparator().name();
         let is_other_order = properties.as_ref().is_some_and(is_other);
         if let Some(index) = &mut index {
-            index.settle(survey, is_other_order);
+            index.settle(is_other_order);
             for found in index.listed.iter().filter_map(|listed| listed.found) {
                 found.section.set(Section::Data);
             }
         }
         Kinds {
+            survey,
             index,
             inside,
             properties,
             is_other_order,
         }
     }
+
+    /// Refuses a builder for the other kind of table. `named` is the kind of keys that the caller named.
+    pub(super) fn check_kind(&self, named: Option<KeyKind>) -> Result<()> {
+        let built = match self.survey.order {
+            Order::Bytewise => KeyKind::Plain,
+            order if order.shortens_filter_keys() => KeyKind::Database,
+            // Another order tells nothing about the kind.
+            _ => return Ok(()),
+        };
+        let evidence = self.evidence();
+        let stated = self.properties.as_ref();
+        let stated = stated.map(|properties| properties.key_kind);
+        // With its index a database's table has lost what tells it from a plain one with the same keys.
+        let is_unclear = || self.index.is_none() && evidence.may_hold_internal_keys();
+        let (kind, why) = match (built, named.or(stated).or(evidence.verdict())) {
+            (KeyKind::Plain, Some(KeyKind::Database)) => (
+                ErrorKind::DatabaseTable,
+                "this table belongs to a LevelDB database (its keys end in a sequence number and a type): salvage it \
+                 with a DbTableBuilder",
+            ),
+            (KeyKind::Plain, None) if is_unclear() => (
+                ErrorKind::DatabaseTable,
+                "this table may belong to a LevelDB database (each key ends in what may be a sequence number and a \
+                 type): salvage it with a DbTableBuilder, or say that its keys are plain",
+            ),
+            (KeyKind::Database, Some(KeyKind::Plain)) => (
+                ErrorKind::Comparator,
+                "the keys of this table are not a database's: salvage it with a TableBuilder",
+            ),
+            _ => return Ok(()),
+        };
+        Err(Error::new(kind, why))
+    }
+
+    /// The error where the order is not the builder's, and the new table cannot say so.
+    pub(super) fn order_cannot_be_said(&self) -> Error {
+        let stated = self.properties.as_ref().filter(|_| self.is_other_order);
+        let order = user_order(self.survey.order).unwrap_or(self.survey.order);
+        let why = match stated {
+            Some(stated) => format!("this table is ordered by {:?}", stated.comparator),
+            None => format!(
+                "its keys do not ascend under {:?}",
+                order.comparator().name()
+            ),
+        };
+        Error::new(
+            ErrorKind::Comparator,
+            format!(
+                "{why}, and the new table has no properties to say so: build it with the comparator that the old one was \
+             written with, or with properties, or let salvage copy it in its stored order"
+            ),
+        )
+    }
+
+    /// The kind of keys that the table seems to hold.
+    pub(super) fn kind(&self) -> KeyKind {
+        match &self.properties {
+            Some(properties) => properties.key_kind,
+            None => self.evidence().kind(),
+        }
+    }
+
+    /// What the table's keys say about its kind.
+    fn evidence(&self) -> Evidence {
+        let mut evidence = Evidence::default();
+        let Some(index) = &self.index else {
+            let data = self.survey.data().filter_map(Found::data);
+            data.for_each(|digest| evidence.add(&digest.evidence));
+            return evidence;
+        };
+        for listed in &index.listed {
+            evidence.add_index_key(&listed.key);
+            if let Some(digest) = listed.found.and_then(Found::digest) {
+                evidence.add(&digest.evidence);
+            }
+        }
+        evidence
+    }
 }
 
 /// Finds the index of the table to copy, or at least of one that seems to be stored in a value, and sets aside those of others.
 fn find_index<'s>(
-    survey: &'s Survey<'_>,
+    survey: &'s Survey<'s>,
     named: &HashMap<u64, u64>,
 ) -> (Option<Index<'s>>, Option<Index<'s>>) {
     let runs = survey.runs();
@@ -104,7 +183,7 @@ fn find_index<'s>(
         let found_index = may_be_one
             .then(|| Index::locate(survey, found, moved_by))
             .flatten()
-            .filter(|index| is_certain || index.is_likely(survey, &clues, must_have_room));
+            .filter(|index| is_certain || index.is_likely(&clues, must_have_room));
         let Some(found_index) = found_index else {
             must_have_room |= shows_that_nothing_is_missing(survey, found);
             continue;
@@ -113,7 +192,7 @@ fn find_index<'s>(
         listed.extend(blocks.map(|block| block.range.start));
         found.section.set(Section::Index);
         if index.is_none() {
-            if !found_index.is_inside_a_value(survey, &runs) {
+            if !found_index.is_inside_a_value(&runs) {
                 // One that seemed to be inside a value cannot be: this index comes before it.
                 index = inside.take().or(Some(found_index));
             } else if inside.is_none() {
@@ -281,86 +360,4 @@ fn properties_in(survey: &Survey<'_>, found: &Found) -> Option<Properties> {
     let is_one = found.section.get() == Section::Properties;
     let block = is_one.then(|| survey.payload(found.handle()))??;
     Properties::decode(&block).ok()
-}
-
-/// Refuses a builder for the other kind of table. `named` is the kind of keys that the caller named.
-pub(super) fn check_kind(
-    survey: &Survey<'_>,
-    kinds: &Kinds<'_>,
-    named: Option<KeyKind>,
-) -> Result<()> {
-    let built = match survey.order {
-        Order::Bytewise => KeyKind::Plain,
-        order if order.shortens_filter_keys() => KeyKind::Database,
-        // Another order tells nothing about the kind.
-        _ => return Ok(()),
-    };
-    let evidence = evidence(survey, kinds);
-    let stated = kinds.properties.as_ref();
-    let stated = stated.map(|properties| properties.key_kind);
-    // With its index a database's table has lost what tells it from a plain one with the same keys.
-    let is_unclear = || kinds.index.is_none() && evidence.may_hold_internal_keys();
-    let (kind, why) = match (built, named.or(stated).or(evidence.verdict())) {
-        (KeyKind::Plain, Some(KeyKind::Database)) => (
-            ErrorKind::DatabaseTable,
-            "this table belongs to a LevelDB database (its keys end in a sequence number and a type): salvage it \
-             with a DbTableBuilder",
-        ),
-        (KeyKind::Plain, None) if is_unclear() => (
-            ErrorKind::DatabaseTable,
-            "this table may belong to a LevelDB database (each key ends in what may be a sequence number and a \
-             type): salvage it with a DbTableBuilder, or say that its keys are plain",
-        ),
-        (KeyKind::Database, Some(KeyKind::Plain)) => (
-            ErrorKind::Comparator,
-            "the keys of this table are not a database's: salvage it with a TableBuilder",
-        ),
-        _ => return Ok(()),
-    };
-    Err(Error::new(kind, why))
-}
-
-/// The error where the order is not the builder's, and the new table cannot say so.
-pub(super) fn order_cannot_be_said(survey: &Survey<'_>, kinds: &Kinds<'_>) -> Error {
-    let stated = kinds.properties.as_ref().filter(|_| kinds.is_other_order);
-    let order = user_order(survey.order).unwrap_or(survey.order);
-    let why = match stated {
-        Some(stated) => format!("this table is ordered by {:?}", stated.comparator),
-        None => format!(
-            "its keys do not ascend under {:?}",
-            order.comparator().name()
-        ),
-    };
-    Error::new(
-        ErrorKind::Comparator,
-        format!(
-            "{why}, and the new table has no properties to say so: build it with the comparator that the old one was \
-             written with, or with properties, or let salvage copy it in its stored order"
-        ),
-    )
-}
-
-/// The kind of keys that the table seems to hold.
-pub(super) fn kind(survey: &Survey<'_>, kinds: &Kinds<'_>) -> KeyKind {
-    match &kinds.properties {
-        Some(properties) => properties.key_kind,
-        None => evidence(survey, kinds).kind(),
-    }
-}
-
-/// What the table's keys say about its kind.
-fn evidence(survey: &Survey<'_>, kinds: &Kinds<'_>) -> Evidence {
-    let mut evidence = Evidence::default();
-    let Some(index) = &kinds.index else {
-        let data = survey.data().filter_map(Found::data);
-        data.for_each(|digest| evidence.add(&digest.evidence));
-        return evidence;
-    };
-    for listed in &index.listed {
-        evidence.add_index_key(&listed.key);
-        if let Some(digest) = listed.found.and_then(Found::digest) {
-            evidence.add(&digest.evidence);
-        }
-    }
-    evidence
 }

@@ -218,13 +218,13 @@ impl<D: Destination> sealed::HasTable for DbTableBuilder<D> {
 
 impl SalvageReport {
     /// What is known before anything is copied.
-    fn of(survey: &Survey<'_>, kinds: &Kinds<'_>) -> SalvageReport {
-        let frames = survey.frames.values();
+    fn of(kinds: &Kinds<'_>) -> SalvageReport {
+        let frames = kinds.survey.frames.values();
         let set_aside = frames.filter(|found| found.section.get() != Section::Data);
         let set_aside = set_aside.map(|found| (found.section.get(), found.range.clone()));
         let properties = kinds.properties.as_ref();
         SalvageReport {
-            file_bytes: survey.file.size,
+            file_bytes: kinds.survey.file.size,
             index: match &kinds.index {
                 Some(index) if index.is_in_place => IndexState::Sound,
                 Some(_) => IndexState::Found,
@@ -400,15 +400,15 @@ pub fn salvage(
         let len = file.size.min(SECTOR) as usize;
         file.read(0, len).map_err(at_path)?;
     }
-    let mut report = SalvageReport::of(&survey, &kinds);
+    let mut report = SalvageReport::of(&kinds);
     report.cancelled = progress.is_cancelled();
     if report.cancelled {
         return Ok(report);
     }
-    kinds::check_kind(&survey, &kinds, options.keys).map_err(at_path)?;
-    let plan = Plan::of(&survey, &kinds, options.stored_order);
+    kinds.check_kind(options.keys).map_err(at_path)?;
+    let plan = Plan::of(&kinds, options.stored_order);
     if plan.stored_order && !options.stored_order && !builder.has_properties() {
-        return Err(at_path(kinds::order_cannot_be_said(&survey, &kinds)));
+        return Err(at_path(kinds.order_cannot_be_said()));
     }
     let properties = kinds.properties;
     if plan.stored_order {
@@ -440,10 +440,10 @@ pub(crate) fn recoverable(
     let mut survey = Survey::new(file, order, false);
     let _ = survey.run(progress);
     let kinds = Kinds::of(&survey);
-    if matches!(order, Order::Bytewise) && kinds::kind(&survey, &kinds) == KeyKind::Database {
+    if matches!(order, Order::Bytewise) && kinds.kind() == KeyKind::Database {
         return recoverable(file, &internal_order(Order::Bytewise), progress);
     }
-    let plan = Plan::of(&survey, &kinds, false);
+    let plan = Plan::of(&kinds, false);
     let entries = plan.blocks().map(|block| block.digest.entries);
     entries.fold((0, 0), |(sum, blocks), entries| (sum + entries, blocks + 1))
 }

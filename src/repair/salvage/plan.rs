@@ -13,7 +13,7 @@ use crate::comparator::Order;
 use crate::error::Section;
 
 /// What the new table will be made of.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Plan<'s> {
     pub(super) pieces: Vec<Piece<'s>>,
     /// Whether entries are copied in the order in which they are stored.
@@ -25,7 +25,6 @@ pub(super) struct Plan<'s> {
 }
 
 /// A part of the file, in the order of the new table.
-#[derive(Debug)]
 pub(super) enum Piece<'s> {
     Copy(Copy<'s>),
     /// A part that is not copied, and whether it lay between the keys of the pieces around it. Without a reason, no block
@@ -34,7 +33,7 @@ pub(super) enum Piece<'s> {
 }
 
 /// A block to copy.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct Copy<'s> {
     pub(super) found: &'s Found,
     pub(super) digest: &'s Digest,
@@ -46,13 +45,14 @@ pub(super) struct Copy<'s> {
 
 impl<'s> Plan<'s> {
     /// `keep_all`: whether, without an index, blocks that overlap are copied in the order in which they are stored.
-    pub(super) fn of(survey: &'s Survey<'_>, kinds: &Kinds<'s>, keep_all: bool) -> Plan<'s> {
+    pub(super) fn of(kinds: &Kinds<'s>, keep_all: bool) -> Plan<'s> {
+        let survey = kinds.survey;
         let mut plan = Plan::default();
         let why = if let Some(index) = &kinds.index {
             plan.add_listed(survey, index);
             "it has no place in the index: a block of another table, or out of its place"
         } else {
-            plan.add_found(survey, kinds, keep_all);
+            plan.add_found(kinds, keep_all);
             "its keys overlap those of other blocks: a block of another table?"
         };
         let mut copied: HashSet<_> = plan.blocks().map(|block| block.found.identity()).collect();
@@ -92,15 +92,15 @@ impl<'s> Plan<'s> {
     }
 
     /// Without an index, adds the blocks sorted by their keys, if keys ascend in them, or else all in the file's order.
-    fn add_found(&mut self, survey: &'s Survey<'_>, kinds: &Kinds<'_>, keep_all: bool) {
-        let data = data_once(survey, kinds);
+    fn add_found(&mut self, kinds: &Kinds<'s>, keep_all: bool) {
+        let data = data_once(kinds);
         let ascend = !kinds.is_other_order && data.iter().all(|block| block.digest.ascends);
-        let chain = ascend.then(|| heaviest_chain(data.clone(), survey.order));
+        let chain = ascend.then(|| heaviest_chain(data.clone(), kinds.survey.order));
         let chain = chain.filter(|chain| !keep_all || chain.len() == data.len());
         self.stored_order = chain.is_none();
         let blocks = chain.unwrap_or(data);
         let in_file_order = blocks.is_sorted_by_key(|block| block.found.range.start);
-        let mut gaps = gaps_of_data(survey, kinds).into_iter().peekable();
+        let mut gaps = gaps_of_data(kinds).into_iter().peekable();
         for block in blocks {
             let is_before = |gap: &(Range<u64>, _)| gap.0.start < block.found.range.start;
             while in_file_order && let Some((gap, why)) = gaps.next_if(is_before) {
@@ -163,7 +163,8 @@ fn why_not(survey: &Survey<'_>, extent: &Range<u64>) -> String {
 /// The blocks that may be data, of identical ones the first.
 ///
 /// Those between bytes that belong to no frame are uncertain: they may have been parts of values of one damaged block.
-fn data_once<'s>(survey: &'s Survey<'_>, kinds: &Kinds<'_>) -> Vec<Copy<'s>> {
+fn data_once<'s>(kinds: &Kinds<'s>) -> Vec<Copy<'s>> {
+    let survey = kinds.survey;
     let mut uncertain = survey.runs();
     uncertain.retain(|run| {
         let last = survey.before(run.end).next();
@@ -190,13 +191,14 @@ fn data_once<'s>(survey: &'s Survey<'_>, kinds: &Kinds<'_>) -> Vec<Copy<'s>> {
 }
 
 /// The parts in which no data was found although there may have been, each with why, if that is known.
-fn gaps_of_data(survey: &Survey<'_>, kinds: &Kinds<'_>) -> Vec<(Range<u64>, String)> {
+fn gaps_of_data(kinds: &Kinds<'_>) -> Vec<(Range<u64>, String)> {
+    let survey = kinds.survey;
     // After metadata comes no data of the same table.
     let data_end = survey.data().last().map_or(0, |last| last.range.end);
     let mut after = survey.from(data_end);
     let metadata = after.find(|found| found.section.get() != Section::Data);
     let end = metadata.map_or(survey.file.size, |found| found.range.start);
-    let end = end.min(stated_data_end(survey, kinds, data_end).unwrap_or(end));
+    let end = end.min(stated_data_end(kinds, data_end).unwrap_or(end));
     let gaps = survey.gaps().into_iter().map(|gap| (gap, String::new()));
     let unreadable = survey.from(0).filter(|found| found.is_unreadable());
     let unreadable = unreadable.map(|own| (own.range.clone(), why_not(survey, &own.range)));
@@ -211,7 +213,8 @@ fn gaps_of_data(survey: &Survey<'_>, kinds: &Kinds<'_>) -> Vec<(Range<u64>, Stri
 
 /// Where the data ends by what the table says of itself: none of it is missing after `data_end`, where what was found ends. With
 /// `about.pieces` the index begins there. If nothing has moved, the block after the index is there.
-fn stated_data_end(survey: &Survey<'_>, kinds: &Kinds<'_>, data_end: u64) -> Option<u64> {
+fn stated_data_end(kinds: &Kinds<'_>, data_end: u64) -> Option<u64> {
+    let survey = kinds.survey;
     let stated = kinds.properties.as_ref();
     if stated.is_some_and(|stated| stated.entries == 0) {
         return Some(data_end);
