@@ -93,11 +93,9 @@ impl<'s> Kinds<'s> {
             _ => return Ok(()),
         };
         let evidence = self.evidence();
-        let stated = self.properties.as_ref();
-        let stated = stated.map(|properties| properties.key_kind);
         // With its index a database's table has lost what tells it from a plain one with the same keys.
         let is_unclear = || self.index.is_none() && evidence.may_hold_internal_keys();
-        let (kind, why) = match (built, named.or(stated).or(evidence.verdict())) {
+        let (kind, why) = match (built, named.or(self.stated_kind()).or(evidence.verdict())) {
             (KeyKind::Plain, Some(KeyKind::Database)) => (
                 ErrorKind::DatabaseTable,
                 "this table belongs to a LevelDB database (its keys end in a sequence number and a type): salvage it \
@@ -128,21 +126,21 @@ impl<'s> Kinds<'s> {
                 order.comparator().name()
             ),
         };
-        Error::new(
-            ErrorKind::Comparator,
-            format!(
-                "{why}, and the new table has no properties to say so: build it with the comparator that the old one was \
+        let message = format!(
+            "{why}, and the new table has no properties to say so: build it with the comparator that the old one was \
              written with, or with properties, or let salvage copy it in its stored order"
-            ),
-        )
+        );
+        Error::new(ErrorKind::Comparator, message)
+    }
+
+    /// The kind of keys that the table says it holds.
+    fn stated_kind(&self) -> Option<KeyKind> {
+        self.properties.as_ref().map(|stated| stated.key_kind)
     }
 
     /// The kind of keys that the table seems to hold.
     pub(super) fn kind(&self) -> KeyKind {
-        match &self.properties {
-            Some(properties) => properties.key_kind,
-            None => self.evidence().kind(),
-        }
+        self.stated_kind().unwrap_or_else(|| self.evidence().kind())
     }
 
     /// What the table's keys say about its kind.
