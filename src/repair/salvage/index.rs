@@ -1,6 +1,5 @@
 //! An index that was found, and where the blocks lie that it lists.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
@@ -25,21 +24,18 @@ pub(super) struct Index<'s> {
     /// The stretches of frames that lie inside a block that is missing: they were parts of its values.
     inside: Vec<Range<u64>>,
     /// How far the table has moved, if a footer tells.
-    pub(super) moved_by: Option<u64>,
+    moved_by: Option<u64>,
     /// Whether the footer is right where the file ends, and leads to it.
     pub(super) is_in_place: bool,
     /// Whether the blocks are in the builder's order.
     pub(super) is_ordered: bool,
-    /// Number of blocks near it, at most as many as it lists, and how many of these it lists.
-    near: usize,
-    own_near: usize,
 }
 
 /// A block that an index lists.
 pub(super) struct Listed<'s> {
     pub(super) key: Bytes,
     pub(super) handle: BlockHandle,
-    /// The block. Until all is [settled](Index::settle): that in a place to which it may have moved.
+    /// The block. Until all is [settled](Index::settle): that in its place.
     pub(super) found: Option<&'s Found>,
     /// Where it should lie, unless that is not in the file any more.
     pub(super) extent: Option<Range<u64>>,
@@ -52,67 +48,18 @@ impl Listed<'_> {
     }
 }
 
-/// Most distances by which blocks are looked for: one for each place where bytes were lost or added.
-const MAX_SHIFTS: usize = 16;
-
 fn is_data(found: &Found) -> bool {
     found.data().is_some()
 }
 
 impl<'s> Index<'s> {
-    /// Reads `list`, and finds its blocks by how far they have moved: as far as a footer tells, or as many blocks
-    /// before the index say by their keys and sizes. `None` if a value is no handle, or the keys take more memory than a sound
-    /// table's would.
+    /// Reads `list`, and finds its blocks where a footer says that they have moved to, or where they were written. `None` if a
+    /// value is no handle, or the keys take more memory than a sound table's would.
     pub(super) fn locate(
         survey: &'s Survey<'s>,
         list: &'s Found,
         moved_by: Option<u64>,
     ) -> Option<Index<'s>> {
-        let mut index = Index::read(survey, list, moved_by)?;
-        let count = index.listed.len();
-        // The table ends where its index begins. Before a footer lies another table.
-        let mut before = survey.before(list.range.start);
-        let footer = before.find(|found| found.section.get() == Section::Footer);
-        let begin = footer.map_or(0, |footer| footer.range.end);
-        let own = survey.before(list.range.start);
-        let own = own.take_while(|found| found.range.start >= begin);
-        let own = own.filter(|found| found.digest().is_some());
-        let own: Vec<&Found> = own.take(4 * count + 64).collect();
-        // A size alone says little: two blocks have to agree.
-        let mut votes: HashMap<u64, usize> = HashMap::from([(0, 2)]);
-        for found in own.iter().filter(|found| is_data(found)) {
-            for (i, listed) in index.candidates(found) {
-                let by = found.range.start.wrapping_sub(listed.handle.offset);
-                *votes.entry(by).or_default() += 1 + usize::from(index.fits(i, found, true));
-            }
-        }
-        votes.retain(|_, votes| *votes > 1);
-        let mut shifts: Vec<(u64, usize)> = votes.into_iter().collect();
-        shifts.sort_unstable_by_key(|(by, votes)| Reverse((*votes, *by as i64)));
-        let shifts = shifts.into_iter().map(|(by, _)| by);
-        let mut used = HashSet::new();
-        for by in moved_by.into_iter().chain(shifts).take(MAX_SHIFTS) {
-            let may_be = |found: &&Found| {
-                let is_named = Some(by) == moved_by && found.digest().is_some();
-                // A block cannot lie where its own index does.
-                let is_own = found.range != list.range && found.range.start >= begin;
-                is_own && (is_data(found) || is_named)
-            };
-            for listed in index.listed.iter_mut().filter(|own| own.found.is_none()) {
-                let place = moved(listed.handle, by);
-                let found = place.and_then(|range| survey.at(&range)).filter(may_be);
-                listed.found = found.filter(|found| used.insert(found.range.start));
-            }
-        }
-        let is_used = |found: &&Found| used.contains(&found.range.start);
-        let near = own.into_iter();
-        let near: Vec<_> = near.filter(|own| is_used(own) || is_data(own)).collect();
-        let near = near.iter().copied().take(count);
-        (index.near, index.own_near) = (near.clone().count(), near.filter(is_used).count());
-        Some(index)
-    }
-
-    fn read(survey: &'s Survey<'s>, list: &'s Found, moved_by: Option<u64>) -> Option<Index<'s>> {
         // A footer in the middle of the file is that of another table.
         let footer = survey.file.footer();
         let is_last = footer.is_ok_and(|footer| footer.index == list.handle());
@@ -131,6 +78,24 @@ impl<'s> Index<'s> {
                 extent: None,
             });
         }
+        // The table ends where its index begins. Before a footer lies another table.
+        let mut before = survey.before(list.range.start);
+        let footer = before.find(|found| found.section.get() == Section::Footer);
+        let begin = footer.map_or(0, |footer| footer.range.end);
+        let mut used = HashSet::new();
+        for by in moved_by.into_iter().chain([0]) {
+            let may_be = |found: &&Found| {
+                let is_named = Some(by) == moved_by && found.digest().is_some();
+                // A block cannot lie where its own index does.
+                let is_own = found.range != list.range && found.range.start >= begin;
+                is_own && (is_data(found) || is_named)
+            };
+            for listed in listed.iter_mut().filter(|own| own.found.is_none()) {
+                let place = moved(listed.handle, by);
+                let found = place.and_then(|range| survey.at(&range)).filter(may_be);
+                listed.found = found.filter(|found| used.insert(found.range.start));
+            }
+        }
         Some(Index {
             list,
             survey,
@@ -140,20 +105,17 @@ impl<'s> Index<'s> {
             moved_by,
             is_in_place: moved_by == Some(0) && is_last,
             is_ordered: false,
-            near: 0,
-            own_near: 0,
         })
     }
 
-    /// Whether the list is an index: a footer says so, or its sizes are those of most blocks before it, and it can be
+    /// Whether the list is an index: a footer says so, or its blocks follow each other from the front of a file, and it can be
     /// told from data whose values are handles.
     pub(super) fn is_likely(&self, clues: &HashSet<u64>, must_have_room: bool) -> bool {
         if self.moved_by.is_some() {
             // Nothing else can be the index of an empty table.
             return !self.listed.is_empty() || self.survey.data().next().is_none();
         }
-        (self.near > 0 && 2 * self.own_near >= self.near || self.fills_the_front())
-            && self.stands_apart(clues, must_have_room)
+        self.fills_the_front() && self.stands_apart(clues, must_have_room)
     }
 
     /// Whether the list, which no footer names, can be told from data whose values are handles by its keys or by what lies
@@ -185,7 +147,7 @@ impl<'s> Index<'s> {
             let fit = |(i, listed): (usize, &Listed<'s>)| {
                 listed.found.is_none_or(|found| self.fits(i, found, true))
             };
-            let is_its = has_its_form && self.own_near > 0 && blocks.all(fit);
+            let is_its = has_its_form && blocks.all(fit);
             return !continues || is_last && (!follows_data || is_its);
         };
         // None of a database's data has the largest sequence number.
@@ -196,13 +158,12 @@ impl<'s> Index<'s> {
         let ends_a_table =
             |found: &Found| matches!(found.section.get(), Section::Metaindex | Section::Footer);
         // Where no data is left, the listed block must at least have had room, unless bytes may be missing.
-        let has_room = self.near > 0
-            || only.handle.end() <= Some(start)
+        let has_room = only.handle.end() <= Some(start)
             || before.map_or(start > 0, ends_a_table)
             || !must_have_room;
         // Data of another table, which came in front of it: its keys go before, or the front of its own is gone.
         let may_be_others = !continues || !survey.frames.contains_key(&0);
-        let is_others = may_be_others && !must_have_room && self.fills_the_front();
+        let is_others = may_be_others && !must_have_room;
         has_room && is_last && (!follows_data || is_others && after.is_some())
     }
 
@@ -242,20 +203,13 @@ impl<'s> Index<'s> {
     /// whether the table says that its order is not the builder's.
     pub(super) fn settle(&mut self, is_other: bool) {
         self.is_ordered = !is_other && self.is_in_order();
-        let mut together: HashMap<u64, usize> = HashMap::new();
-        for by in self.listed.iter().filter_map(Listed::shift) {
-            *together.entry(by).or_default() += 1;
-        }
         let kept = self.listed.iter().enumerate().map(|(i, listed)| {
-            let (found, by) = (listed.found?, listed.shift()?);
-            // One that moved by itself may lie inside another one.
-            let is_alone = together.get(&by) == Some(&1);
-            let is_placed = by == 0 || Some(by) == self.moved_by || !is_alone;
+            let found = listed.found?;
             // In another order, an index key may have been shortened: the block is no other's.
             let names_other = |own: &Digest| self.by_key.contains_key(&own.last[..]);
             let names_other = || found.digest().is_some_and(names_other);
             let fits = self.fits(i, found, self.is_ordered) || !self.is_ordered && !names_other();
-            (is_placed && fits).then_some(found)
+            fits.then_some(found)
         });
         let kept: Vec<_> = kept.collect();
         for (listed, found) in self.listed.iter_mut().zip(kept) {
