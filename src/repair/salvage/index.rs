@@ -11,7 +11,6 @@ use super::kinds::clue;
 use super::survey::{Survey, moved, run_of};
 use crate::error::Section;
 use crate::format::footer::BlockHandle;
-use crate::format::page;
 use crate::read::recognise::is_separator;
 
 /// An index that lists the data blocks of a table.
@@ -115,7 +114,8 @@ impl<'s> Index<'s> {
             // Nothing else can be the index of an empty table.
             return !self.listed.is_empty() || self.survey.data().next().is_none();
         }
-        self.fills_the_front() && self.stands_apart(clues, must_have_room)
+        let fills_the_front = self.list.digest().is_some_and(|own| own.fills_the_front);
+        fills_the_front && self.stands_apart(clues, must_have_room)
     }
 
     /// Whether the list, which no footer names, can be told from data whose values are handles by its keys or by what lies
@@ -140,15 +140,7 @@ impl<'s> Index<'s> {
             ascend && self.survey.order.compare(&before.last, &own.first).is_lt()
         });
         let [only] = &self.listed[..] else {
-            let has_its_form =
-                own.is_some_and(|own| own.has_restarts_only) && { self.listed.iter() }
-                    .all(|listed| listed.handle != self.list.handle());
-            let mut blocks = self.listed.iter().enumerate();
-            let fit = |(i, listed): (usize, &Listed<'s>)| {
-                listed.found.is_none_or(|found| self.fits(i, found, true))
-            };
-            let is_its = has_its_form && blocks.all(fit);
-            return !continues || is_last && (!follows_data || is_its);
+            return !continues || is_last && !follows_data;
         };
         // None of a database's data has the largest sequence number.
         let is_shortened = self.survey.order.shortens_filter_keys() && is_separator(&only.key);
@@ -165,20 +157,6 @@ impl<'s> Index<'s> {
         let may_be_others = !continues || !survey.frames.contains_key(&0);
         let is_others = may_be_others && !must_have_room;
         has_room && is_last && (!follows_data || is_others && after.is_some())
-    }
-
-    /// Whether the blocks follow each other from the front of a file, without gaps or with the padding of an aligned table. Values
-    /// are not like this by chance.
-    fn fills_the_front(&self) -> bool {
-        let mut end = Some(0);
-        self.listed.iter().all(|Listed { handle, .. }| {
-            let follows = end.is_some_and(|end: u64| {
-                end == handle.offset
-                    || end.checked_add(page::to_boundary(end)) == Some(handle.offset)
-            });
-            end = handle.end();
-            follows
-        })
     }
 
     /// Whether its table seems to be stored in a value of a damaged block: it is whole, begins a stretch of frames with bytes

@@ -3,7 +3,7 @@
 //! - What a usable index lists is data.
 //! - Another block is *metadata* if it decodes as properties, or if its keys are names of a metaindex and its values are
 //!   handles that lead to no data. User keys may begin with `filter.`, and user values may look like handles.
-//! - An *index* lists handles whose sizes are those of the data blocks before it. A footer may name it, but need not: it is
+//! - An *index* lists handles of blocks that follow each other from the front of a file. A footer may name it, but need not: it is
 //!   usable wherever it lies, and in whatever order its keys are. It certainly is one if `about.pieces` after it divides it, or if
 //!   properties after it state as many blocks of as many bytes as it lists.
 
@@ -50,12 +50,6 @@ impl<'s> Kinds<'s> {
         let named = follow_footers(survey);
         set_aside_metaindexes(survey);
         let (mut index, inside) = find_index(survey, &named);
-        for found in named.keys().filter_map(|start| survey.frames.get(start)) {
-            // One that lists nothing of use is no data either.
-            if found.section.get() == Section::Data {
-                found.section.set(Section::Index);
-            }
-        }
         let properties = match &index {
             Some(index) => properties_of(survey, index),
             None => {
@@ -168,16 +162,13 @@ fn find_index<'s>(
 ) -> (Option<Index<'s>>, Option<Index<'s>>) {
     let runs = survey.runs();
     let clues = clues(survey);
-    let (mut listed, mut must_have_room) = (HashSet::<u64>::new(), false);
-    let (mut index, mut inside) = (None, None);
+    let (mut index, mut inside, mut must_have_room) = (None, None, false);
     for found in survey.before(survey.file.size) {
         let start = found.range.start;
         let moved_by = named.get(&start).copied();
-        let is_list = found.is_list() && !listed.contains(&start);
+        let is_list = found.is_list();
         let is_certain = is_list && is_stated(survey, found);
-        let may_be_one = moved_by.is_some() && !listed.contains(&start)
-            || is_certain
-            || is_list && found.data().is_some();
+        let may_be_one = moved_by.is_some() || is_certain || is_list && found.data().is_some();
         let found_index = may_be_one
             .then(|| Index::locate(survey, found, moved_by))
             .flatten()
@@ -186,8 +177,6 @@ fn find_index<'s>(
             must_have_room |= shows_that_nothing_is_missing(survey, found);
             continue;
         };
-        let blocks = found_index.listed.iter().filter_map(|listed| listed.found);
-        listed.extend(blocks.map(|block| block.range.start));
         found.section.set(Section::Index);
         if index.is_none() {
             if !found_index.is_inside_a_value(&runs) {
@@ -201,14 +190,12 @@ fn find_index<'s>(
     (index, inside)
 }
 
-/// Whether a block that comes after a list shows that the list is no index which has lost all that was before it: data,
-/// pieces and properties that are another one's, or what has not moved.
+/// Whether a block that comes after a list shows that the list is no index which has lost all that was before it: data, or a
+/// metaindex that has not moved.
 fn shows_that_nothing_is_missing(survey: &Survey<'_>, found: &Found) -> bool {
     let is_there =
         |handle: BlockHandle| moved(handle, 0).is_some_and(|range| survey.at(&range).is_some());
     match found.section.get() {
-        Section::Pieces | Section::Properties => true,
-        Section::Footer => found.footer.is_some_and(|footer| is_there(footer.index)),
         Section::Metaindex => survey.handles_in(found.handle()).into_iter().any(is_there),
         _ => found.data().is_some(),
     }
@@ -270,20 +257,12 @@ fn follow_footers(survey: &Survey<'_>) -> HashMap<u64, u64> {
             found.entries.is_some().then_some(found)
         };
         let metaindex = entries_at(footer.metaindex);
-        // A footer that lost bytes of its padding is read from a byte too early, and may name anything.
-        let is_index = |found: &&Found| {
-            found.digest().is_none_or(|digest| {
-                digest.is_list && (by == 0 || metaindex.is_some() || !digest.names_parts)
-            })
-        };
+        let is_index = |found: &&Found| found.digest().is_none_or(|digest| digest.is_list);
         let index = entries_at(footer.index).filter(is_index);
-        if let (Some(index), Some(metaindex)) = (index, metaindex) {
+        if let (Some(_), Some(metaindex)) = (index, metaindex) {
             // Other parts that it names are no data, unless the index lists them.
-            let listed = survey.handles_in(index.handle());
-            let mut parts = survey.handles_in(metaindex.handle());
-            parts.truncate(MAX_PARTS);
-            parts.retain(|part| !listed.contains(part));
-            let parts = parts.into_iter().filter_map(entries_at);
+            let parts = survey.handles_in(metaindex.handle()).into_iter();
+            let parts = parts.take(MAX_PARTS).filter_map(entries_at);
             let parts = parts.filter(|part| part.data().is_some());
             parts.for_each(|part| part.section.set(Section::Metaindex));
         }
@@ -335,12 +314,8 @@ fn data_before<'s>(survey: &'s Survey<'_>, metaindex: &Digest, end: u64) -> Opti
 
 /// The properties after an index, where this crate writes them, or between it and its data. None of another table.
 fn properties_of(survey: &Survey<'_>, index: &Index<'_>) -> Option<Properties> {
-    let listed = index.listed.iter().filter_map(|listed| listed.found);
-    let listed: HashSet<u64> = listed.map(|found| found.range.start).collect();
     let is_beside = |found: &&Found| {
-        !matches!(found.section.get(), Section::Index | Section::Footer)
-            && !listed.contains(&found.range.start)
-            && found.data().is_none()
+        !matches!(found.section.get(), Section::Index | Section::Footer) && found.data().is_none()
     };
     let Range { start, end } = index.list.range;
     let after = survey.from(end).take_while(is_beside);
