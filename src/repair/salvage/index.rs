@@ -11,7 +11,6 @@ use super::kinds::clue;
 use super::survey::{Survey, moved, run_of};
 use crate::error::Section;
 use crate::format::footer::BlockHandle;
-use crate::read::recognise::is_separator;
 
 /// An index that lists the data blocks of a table.
 pub(super) struct Index<'s> {
@@ -142,21 +141,8 @@ impl<'s> Index<'s> {
         let [only] = &self.listed[..] else {
             return !continues || is_last && !follows_data;
         };
-        // None of a database's data has the largest sequence number.
-        let is_shortened = self.survey.order.shortens_filter_keys() && is_separator(&only.key);
-        if is_shortened || clues.contains(&clue(only.handle.size, &only.key)) {
-            return is_last;
-        }
-        let ends_a_table =
-            |found: &Found| matches!(found.section.get(), Section::Metaindex | Section::Footer);
-        // Where no data is left, the listed block must at least have had room, unless bytes may be missing.
-        let has_room = only.handle.end() <= Some(start)
-            || before.map_or(start > 0, ends_a_table)
-            || !must_have_room;
-        // Data of another table, which came in front of it: its keys go before, or the front of its own is gone.
-        let may_be_others = !continues || !survey.frames.contains_key(&0);
-        let is_others = may_be_others && !must_have_room;
-        has_room && is_last && (!follows_data || is_others && after.is_some())
+        let is_its = clues.contains(&clue(only.handle.size, &only.key));
+        is_last && (is_its || !follows_data && !must_have_room)
     }
 
     /// Whether its table seems to be stored in a value of a damaged block: it is whole, begins a stretch of frames with bytes
