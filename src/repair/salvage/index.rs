@@ -181,13 +181,8 @@ impl<'s> Index<'s> {
             listed.found = found;
         }
         self.measure();
-        // What is found shows how far those around it have moved, and so what lies inside another one.
-        for _ in 0..2 {
-            if self.listed.iter().any(|listed| listed.found.is_none()) {
-                self.search();
-                self.measure();
-            }
-        }
+        self.search();
+        self.measure();
         // If hardly a block was in its place, those found elsewhere tell the order.
         self.is_ordered = !is_other && self.is_in_order();
     }
@@ -219,31 +214,19 @@ impl<'s> Index<'s> {
         }
     }
 
-    /// Finds where the listed blocks should lie: as far from their handles as the block before them, or else the one after
-    /// them. If both are as far, what lies inside of one that is missing is known, too: else bytes were lost or added.
+    /// Finds where the missing blocks should lie: as far from their handles as the block before them, or else the one after them,
+    /// or else the index; and what lies inside of them.
     fn measure(&mut self) {
         let size = self.survey.file.size;
-        let from_end = || self.listed.iter().rev();
-        let mut after = self.moved_by.or_else(|| from_end().find_map(Listed::shift));
-        let afters = from_end().map(|listed| {
-            after = listed.shift().or(after);
-            after
-        });
-        let afters: Vec<Option<u64>> = afters.collect();
-        let (mut before, mut missing) = (None, BTreeMap::new());
-        for (listed, after) in self.listed.iter_mut().zip(afters.into_iter().rev()) {
-            before = listed.shift().or(before);
-            let by = before.or(after);
-            let extent = by.and_then(|by| moved(listed.handle, by));
-            let extent = extent.filter(|extent| extent.end <= size);
-            if let Some(extent) = extent
-                .as_ref()
-                .filter(|_| listed.found.is_none() && after == by)
-            {
-                missing.insert(extent.start, extent.end);
-            }
+        let mut by = self.listed.iter().find_map(Listed::shift).or(self.moved_by);
+        let mut missing = BTreeMap::new();
+        for listed in &mut self.listed {
+            by = listed.shift().or(by);
             if listed.found.is_none() {
-                listed.extent = listed.extent.take().or(extent);
+                let extent = by.and_then(|by| moved(listed.handle, by));
+                listed.extent = extent.filter(|extent| extent.end <= size);
+                let extent = listed.extent.iter();
+                missing.extend(extent.map(|extent| (extent.start, extent.end)));
             }
         }
         self.inside = self.survey.runs();
