@@ -7,7 +7,6 @@ use bytes::Bytes;
 
 use super::copy::index_room;
 use super::found::{Digest, Found};
-use super::kinds::clue;
 use super::survey::{Survey, moved, run_of};
 use crate::error::Section;
 use crate::format::footer::BlockHandle;
@@ -46,6 +45,9 @@ impl Listed<'_> {
     }
 }
 
+/// Frames around an index of one block among which that block is looked for.
+const NEAR: usize = 64;
+
 fn is_data(found: &Found) -> bool {
     found.data().is_some()
 }
@@ -61,6 +63,12 @@ impl<'s> Index<'s> {
         // A footer in the middle of the file is that of another table.
         let footer = survey.file.footer();
         let is_last = footer.is_ok_and(|footer| footer.index == list.handle());
+        // The table ends where its index begins. Before a footer lies another table.
+        let mut before = survey.before(list.range.start);
+        let footer = before.find(|found| found.section.get() == Section::Footer);
+        let begin = footer.map_or(0, |footer| footer.range.end);
+        // A block cannot lie where its own index does.
+        let is_own = |found: &&Found| found.range != list.range && found.range.start >= begin;
         let (mut listed, mut by_key) = (Vec::new(), HashMap::new());
         let mut room = index_room(survey.file.size);
         let mut entries = survey.entries(list.handle())?;
@@ -68,31 +76,17 @@ impl<'s> Index<'s> {
             room = room.checked_sub(entries.key().len() as u64)?;
             let key = Bytes::copy_from_slice(entries.key());
             let (handle, _) = BlockHandle::decode(entries.value())?;
+            let at = |by| survey.at(&moved(handle, by)?).filter(is_own);
+            let named = moved_by
+                .and_then(at)
+                .filter(|found| found.digest().is_some());
             by_key.insert(key.clone(), listed.len());
             listed.push(Listed {
                 key,
                 handle,
-                found: None,
+                found: named.or_else(|| at(0).filter(|found| is_data(found))),
                 extent: None,
             });
-        }
-        // The table ends where its index begins. Before a footer lies another table.
-        let mut before = survey.before(list.range.start);
-        let footer = before.find(|found| found.section.get() == Section::Footer);
-        let begin = footer.map_or(0, |footer| footer.range.end);
-        let mut used = HashSet::new();
-        for by in moved_by.into_iter().chain([0]) {
-            let may_be = |found: &&Found| {
-                let is_named = Some(by) == moved_by && found.digest().is_some();
-                // A block cannot lie where its own index does.
-                let is_own = found.range != list.range && found.range.start >= begin;
-                is_own && (is_data(found) || is_named)
-            };
-            for listed in listed.iter_mut().filter(|own| own.found.is_none()) {
-                let place = moved(listed.handle, by);
-                let found = place.and_then(|range| survey.at(&range)).filter(may_be);
-                listed.found = found.filter(|found| used.insert(found.range.start));
-            }
         }
         Some(Index {
             list,
@@ -108,13 +102,13 @@ impl<'s> Index<'s> {
 
     /// Whether the list is an index: a footer says so, or its blocks follow each other from the front of a file, and it can be
     /// told from data whose values are handles.
-    pub(super) fn is_likely(&self, clues: &HashSet<u64>, must_have_room: bool) -> bool {
+    pub(super) fn is_likely(&self, must_have_room: bool) -> bool {
         if self.moved_by.is_some() {
             // Nothing else can be the index of an empty table.
             return !self.listed.is_empty() || self.survey.data().next().is_none();
         }
         let fills_the_front = self.list.digest().is_some_and(|own| own.fills_the_front);
-        fills_the_front && self.stands_apart(clues, must_have_room)
+        fills_the_front && self.stands_apart(must_have_room)
     }
 
     /// Whether the list, which no footer names, can be told from data whose values are handles by its keys or by what lies
@@ -124,25 +118,33 @@ impl<'s> Index<'s> {
     /// Then either its key is what a writer makes of a block's last key, or metaindex, filter or a gap lies between the two; and
     /// no data comes right after it, which a longer one that does not continue the keys may have. `must_have_room`: whether anything after it shows that it is no index which has lost
     /// what was before it.
-    fn stands_apart(&self, clues: &HashSet<u64>, must_have_room: bool) -> bool {
+    fn stands_apart(&self, must_have_room: bool) -> bool {
         let survey = self.survey;
         let Range { start, end } = self.list.range;
-        let after = survey.frames.get(&end);
-        let is_last = !after.is_some_and(is_data);
-        let before = survey.before(start).next();
-        let before = before.filter(|before| before.range.end == start);
-        let follows_data = before.is_some_and(is_data);
-        let data_before = survey.before(start).find_map(Found::data);
-        let own = self.list.digest();
-        let continues = data_before.zip(own).is_some_and(|(before, own)| {
-            let ascend = before.ascends && own.ascends;
-            ascend && self.survey.order.compare(&before.last, &own.first).is_lt()
-        });
+        let is_last = !survey.frames.get(&end).is_some_and(is_data);
+        let before = survey.before(start).find(|found| is_data(found));
+        let follows_data = before.is_some_and(|before| before.range.end == start);
         let [only] = &self.listed[..] else {
+            let keys = before.and_then(Found::data).zip(self.list.digest());
+            let continues = keys.is_some_and(|(before, own)| {
+                let ascend = before.ascends && own.ascends;
+                ascend && survey.order.compare(&before.last, &own.first).is_lt()
+            });
             return !continues || is_last && !follows_data;
         };
-        let is_its = clues.contains(&clue(only.handle.size, &only.key));
-        is_last && (is_its || !follows_data && !must_have_room)
+        let is_its = |block: &Digest| {
+            let mut shortened = block.last.clone();
+            survey
+                .order
+                .comparator()
+                .find_short_successor(&mut shortened);
+            only.key == block.last || only.key == shortened
+        };
+        let near = survey.before(start).take(NEAR);
+        let near = near.chain(survey.from(end).take(NEAR));
+        let near = near.filter(|found| found.handle().size == only.handle.size);
+        let has_its = near.filter_map(Found::data).any(is_its);
+        is_last && (has_its || !follows_data && !must_have_room)
     }
 
     /// Whether its table seems to be stored in a value of a damaged block: it is whole, begins a stretch of frames with bytes
@@ -181,8 +183,11 @@ impl<'s> Index<'s> {
             listed.found = found;
         }
         self.measure();
-        self.search();
-        self.measure();
+        // What is found shows how far those around it have moved, and so what lies inside another one.
+        for _ in 0..2 {
+            self.search();
+            self.measure();
+        }
         // If hardly a block was in its place, those found elsewhere tell the order.
         self.is_ordered = !is_other && self.is_in_order();
     }
@@ -215,17 +220,23 @@ impl<'s> Index<'s> {
     }
 
     /// Finds where the missing blocks should lie: as far from their handles as the block before them, or else the one after them,
-    /// or else the index; and what lies inside of them.
+    /// or else the index. If the one after them is as far, what lies inside of them is known, too: else bytes were lost or added.
     fn measure(&mut self) {
         let size = self.survey.file.size;
         let mut by = self.listed.iter().find_map(Listed::shift).or(self.moved_by);
-        let mut missing = BTreeMap::new();
         for listed in &mut self.listed {
             by = listed.shift().or(by);
             if listed.found.is_none() {
                 let extent = by.and_then(|by| moved(listed.handle, by));
                 listed.extent = extent.filter(|extent| extent.end <= size);
-                let extent = listed.extent.iter();
+            }
+        }
+        let mut missing = BTreeMap::new();
+        by = self.moved_by.or(by);
+        for listed in self.listed.iter().rev() {
+            by = listed.shift().or(by);
+            let extent = by.and_then(|by| moved(listed.handle, by));
+            if listed.found.is_none() && extent == listed.extent {
                 missing.extend(extent.map(|extent| (extent.start, extent.end)));
             }
         }
@@ -265,10 +276,11 @@ impl<'s> Index<'s> {
         let before = i.checked_sub(1).and_then(|before| self.listed.get(before));
         let is_after =
             |own: &Listed<'_>| self.survey.order.compare(&own.key, &digest.first).is_lt();
-        let reaches = |end: &[u8]| self.survey.order.compare(end, key).is_le();
-        let is_between =
-            before.is_none_or(is_after) && reaches(&digest.first) && reaches(&digest.last);
-        (digest.last == *key, is_between)
+        let ends_before = self.survey.order.compare(&digest.last, key).is_le();
+        (
+            digest.last == *key,
+            before.is_none_or(is_after) && ends_before,
+        )
     }
 
     /// Whether a block fits its index key, in the builder's order or in another one.
@@ -290,12 +302,10 @@ impl<'s> Index<'s> {
             neither += usize::from(!is_last && !is_between);
             misordered += usize::from(found.digest().is_some_and(|digest| !digest.ascends));
         }
-        // Where index keys were shortened in the builder's order, keys out of order are a fault of the writer.
-        let is_evident = 2 * only_between > all && 2 * misordered <= all;
         let keys = self.listed.iter().map(|listed| &listed.key);
+        // Where index keys were shortened in the builder's order, keys out of order are a fault of the writer.
         keys.is_sorted_by(|a, b| self.survey.order.compare(a, b).is_lt())
             && only_last <= neither
-            && 2 * neither <= all
-            && (misordered == 0 || is_evident)
+            && (misordered == 0 || 2 * only_between > all)
     }
 }

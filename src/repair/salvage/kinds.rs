@@ -8,7 +8,6 @@
 //!   properties after it state as many blocks of as many bytes as it lists.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -161,18 +160,17 @@ fn find_index<'s>(
     named: &HashMap<u64, u64>,
 ) -> (Option<Index<'s>>, Option<Index<'s>>) {
     let runs = survey.runs();
-    let clues = clues(survey);
     let (mut index, mut inside, mut must_have_room) = (None, None, false);
     for found in survey.before(survey.file.size) {
         let start = found.range.start;
         let moved_by = named.get(&start).copied();
         let is_list = found.is_list();
         let is_certain = is_list && is_stated(survey, found);
-        let may_be_one = moved_by.is_some() || is_certain || is_list && found.data().is_some();
+        let may_be_one = moved_by.is_some() || is_list && found.data().is_some();
         let found_index = may_be_one
             .then(|| Index::locate(survey, found, moved_by))
             .flatten()
-            .filter(|index| is_certain || index.is_likely(&clues, must_have_room));
+            .filter(|index| is_certain || index.is_likely(must_have_room));
         let Some(found_index) = found_index else {
             must_have_room |= shows_that_nothing_is_missing(survey, found);
             continue;
@@ -221,28 +219,6 @@ fn is_stated(survey: &Survey<'_>, list: &Found) -> bool {
     })
 }
 
-/// What an index says of the last block of its table, for all blocks of data: with a key that is shortened as by this crate, or not
-/// at all.
-fn clues(survey: &Survey<'_>) -> HashSet<u64> {
-    let mut clues = HashSet::new();
-    for found in survey.data() {
-        let size = found.handle().size;
-        let last = found.digest().map(|digest| digest.last.clone());
-        let mut key = last.unwrap_or_default();
-        clues.insert(clue(size, &key));
-        survey.order.comparator().find_short_successor(&mut key);
-        clues.insert(clue(size, &key));
-    }
-    clues
-}
-
-/// What an index says of a block, as a hash: the keys themselves would take memory.
-pub(super) fn clue(size: u64, key: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (size, key).hash(&mut hasher);
-    hasher.finish()
-}
-
 /// Sets aside the metaindex that each footer names. Returns the indexes that they name, each with how far it has moved.
 fn follow_footers(survey: &Survey<'_>) -> HashMap<u64, u64> {
     let mut named = HashMap::new();
@@ -259,14 +235,14 @@ fn follow_footers(survey: &Survey<'_>) -> HashMap<u64, u64> {
         let metaindex = entries_at(footer.metaindex);
         let is_index = |found: &&Found| found.digest().is_none_or(|digest| digest.is_list);
         let index = entries_at(footer.index).filter(is_index);
-        if let (Some(_), Some(metaindex)) = (index, metaindex) {
-            // Other parts that it names are no data, unless the index lists them.
+        if let Some(metaindex) = metaindex {
+            metaindex.section.set(Section::Metaindex);
+            // Other parts that it names are no data, unless an index lists them.
             let parts = survey.handles_in(metaindex.handle()).into_iter();
             let parts = parts.take(MAX_PARTS).filter_map(entries_at);
             let parts = parts.filter(|part| part.data().is_some());
             parts.for_each(|part| part.section.set(Section::Metaindex));
         }
-        metaindex.inspect(|found| found.section.set(Section::Metaindex));
         named.extend(index.map(|found| (found.range.start, by)));
     }
     named
