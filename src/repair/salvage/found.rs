@@ -43,6 +43,8 @@ pub(crate) struct Digest {
     pub(super) names_parts: bool,
     /// Whether every value is one handle, and they ascend without overlap, as in an index.
     pub(super) is_list: bool,
+    /// Whether every key is stored whole, at a restart, as nearly all writers do in an index and few in data.
+    pub(super) has_restarts_only: bool,
     /// Whether these handles follow each other from the front of a file, without gaps or with the padding of an aligned table.
     /// Values are not like this by chance.
     pub(super) fills_the_front: bool,
@@ -131,6 +133,7 @@ impl Scanner<'_> {
         let block = Block::parse(payload.clone())?;
         block.check_entries()?;
         self.work.take(&block)?;
+        let restarts = block.restart_count() as u64;
         let mut cursor = BlockCursor::new(block);
         let mut digest = Digest {
             ascends: true,
@@ -165,6 +168,7 @@ impl Scanner<'_> {
         }
         digest.names_parts &= is_handles;
         digest.is_list &= digest.entries > 0;
+        digest.has_restarts_only = digest.entries == restarts;
         digest.evidence = evidence.counts();
         let is_properties = is_rocksdbs && !is_handles
             || digest.first == FIRST_PROPERTY && Properties::decode(payload).is_ok();

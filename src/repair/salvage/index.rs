@@ -121,16 +121,22 @@ impl<'s> Index<'s> {
     fn stands_apart(&self, must_have_room: bool) -> bool {
         let survey = self.survey;
         let Range { start, end } = self.list.range;
-        let is_last = !survey.frames.get(&end).is_some_and(is_data);
+        let after = survey.frames.get(&end);
+        let is_last = !after.is_some_and(is_data);
         let before = survey.before(start).find(|found| is_data(found));
         let follows_data = before.is_some_and(|before| before.range.end == start);
+        let keys = before.and_then(Found::data).zip(self.list.digest());
+        let continues = keys.is_some_and(|(before, own)| {
+            let ascend = before.ascends && own.ascends;
+            ascend && survey.order.compare(&before.last, &own.first).is_lt()
+        });
         let [only] = &self.listed[..] else {
-            let keys = before.and_then(Found::data).zip(self.list.digest());
-            let continues = keys.is_some_and(|(before, own)| {
-                let ascend = before.ascends && own.ascends;
-                ascend && survey.order.compare(&before.last, &own.first).is_lt()
-            });
-            return !continues || is_last && !follows_data;
+            let has_its_form = self.list.digest().is_some_and(|own| own.has_restarts_only);
+            let mut blocks = self.listed.iter().enumerate();
+            let fit = |(i, listed): (usize, &Listed<'s>)| {
+                listed.found.is_none_or(|found| self.fits(i, found, true))
+            };
+            return !continues || is_last && (!follows_data || has_its_form && blocks.all(fit));
         };
         let is_its = |block: &Digest| {
             let mut shortened = block.last.clone();
@@ -144,7 +150,17 @@ impl<'s> Index<'s> {
         let near = near.chain(survey.from(end).take(NEAR));
         let near = near.filter(|found| found.handle().size == only.handle.size);
         let has_its = near.filter_map(Found::data).any(is_its);
-        is_last && (has_its || !follows_data && !must_have_room)
+        // Where no data is left, the listed block must at least have had room, unless bytes may be missing.
+        let ends_a_table =
+            |found: &Found| matches!(found.section.get(), Section::Metaindex | Section::Footer);
+        let next_to = survey.before(start).next();
+        let next_to = next_to.filter(|found| found.range.end == start);
+        let has_room = only.handle.end() <= Some(start)
+            || next_to.map_or(start > 0, ends_a_table)
+            || !must_have_room;
+        // Data of another table, which came in front of it: its keys go before, or the front of its own is gone.
+        let is_others = !must_have_room && (!continues || !survey.frames.contains_key(&0));
+        is_last && (has_its || has_room && (!follows_data || is_others && after.is_some()))
     }
 
     /// Whether its table seems to be stored in a value of a damaged block: it is whole, begins a stretch of frames with bytes
