@@ -10,6 +10,7 @@ use super::found::{Digest, Found};
 use super::survey::{Survey, moved, run_of};
 use crate::error::Section;
 use crate::format::footer::BlockHandle;
+use crate::read::recognise::is_separator;
 
 /// An index that lists the data blocks of a table.
 pub(super) struct Index<'s> {
@@ -149,7 +150,9 @@ impl<'s> Index<'s> {
         let near = survey.before(start).take(NEAR);
         let near = near.chain(survey.from(end).take(NEAR));
         let near = near.filter(|found| found.handle().size == only.handle.size);
-        let has_its = near.filter_map(Found::data).any(is_its);
+        // None of a database's data has the largest sequence number.
+        let is_shortened = survey.order.shortens_filter_keys() && is_separator(&only.key);
+        let has_its = is_shortened || near.filter_map(Found::data).any(is_its);
         // Where no data is left, the listed block must at least have had room, unless bytes may be missing.
         let ends_a_table =
             |found: &Found| matches!(found.section.get(), Section::Metaindex | Section::Footer);
