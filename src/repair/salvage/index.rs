@@ -116,9 +116,9 @@ impl<'s> Index<'s> {
     /// around it.
     ///
     /// Data would continue the keys of the block before it. An index does so only if that is the only one which it lists.
-    /// Then either its key is what a writer makes of a block's last key, or metaindex, filter or a gap lies between the two; and
-    /// no data comes right after it, which a longer one that does not continue the keys may have. `must_have_room`: whether anything after it shows that it is no index which has lost
-    /// what was before it.
+    /// Then either its key is what a writer makes of the last key of a block nearby, or metaindex, filter or a gap lies between
+    /// the two; and no data comes right after it, which a longer one that does not continue the keys may have.
+    /// `must_have_room`: whether anything after it shows that it is no index which has lost what was before it.
     fn stands_apart(&self, must_have_room: bool) -> bool {
         let survey = self.survey;
         let Range { start, end } = self.list.range;
