@@ -93,8 +93,10 @@ impl Verifier<'_> {
 
     /// Reports the defect, if there is one.
     pub(super) fn accept<T>(&mut self, place: Place, checked: Result<T, Defect>) -> Option<T> {
-        let checked = checked.map_err(|defect| self.report.find_defect(place, defect));
-        checked.ok()
+        let located = checked.map_err(|defect| defect.locate(place.0, place.1));
+        located
+            .map_err(|error| self.report.find_error(place, &error))
+            .ok()
     }
 
     /// Notes that `len` bytes are the block at this place, including its trailer.

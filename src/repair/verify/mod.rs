@@ -169,11 +169,7 @@ struct Verifier<'a> {
 
 impl<'a> Verifier<'a> {
     fn new(file: &'a TableFile, options: VerifyOptions<'a>) -> Verifier<'a> {
-        let VerifyOptions {
-            open,
-            keys,
-            mut progress,
-        } = options;
+        let (open, keys, mut progress) = (options.open, options.keys, options.progress);
         progress.start(file.size);
         let order = open.order.clone().unwrap_or(Order::Bytewise);
         let is_internal = keys.is_none() && order.shortens_filter_keys();
