@@ -22,7 +22,7 @@ pub(crate) struct Reporter<'a> {
     done: u64,
     total: u64,
     is_cancelled: bool,
-    callback: Option<Box<dyn FnMut(Progress) -> ControlFlow<()> + 'a>>,
+    pub(crate) callback: Option<Box<dyn FnMut(Progress) -> ControlFlow<()> + 'a>>,
 }
 
 impl fmt::Debug for Reporter<'_> {
@@ -31,14 +31,7 @@ impl fmt::Debug for Reporter<'_> {
     }
 }
 
-impl<'a> Reporter<'a> {
-    pub(crate) fn new(callback: impl FnMut(Progress) -> ControlFlow<()> + 'a) -> Reporter<'a> {
-        Reporter {
-            callback: Some(Box::new(callback)),
-            ..Reporter::default()
-        }
-    }
-
+impl Reporter<'_> {
     /// Begins a run of so many bytes.
     pub(crate) fn start(&mut self, total: u64) {
         self.total = total;

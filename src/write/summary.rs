@@ -70,7 +70,7 @@ impl Summary {
     }
 
     /// The properties of the table, whose keys are in `order`; `others` are the application's.
-    pub(super) fn properties(
+    pub(crate) fn properties(
         &self,
         order: &Order,
         others: BTreeMap<Vec<u8>, Vec<u8>>,

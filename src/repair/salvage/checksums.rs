@@ -57,10 +57,10 @@ pub(super) fn frames_by_checksum(bytes: &[u8]) -> Vec<(u32, u32)> {
     let mut ones = u32::MAX; // ones * x^8(n - at)
     let mut bit = times_x8(1 << 7); // what the top bit of the byte before `at` adds to `raw`
     for (at, &byte) in bytes.iter().enumerate().rev() {
-        (power, ones) = (times_x8(power), times_x8(ones));
         for i in (0..8).rev() {
             raw ^= bit & u32::from(byte >> i & 1).wrapping_neg();
             bit = times_x(bit);
+            (power, ones) = (times_x(power), times_x(ones));
         }
         let at = at as u32;
         if let Some(end) = ends.get(&(raw ^ ones)) {
@@ -80,35 +80,14 @@ pub(super) fn frames_by_checksum(bytes: &[u8]) -> Vec<(u32, u32)> {
 }
 
 /// `a * x` modulo the polynomial of CRC-32C, reflected.
-const fn times_x(a: u32) -> u32 {
+fn times_x(a: u32) -> u32 {
     const CRC32C: u32 = 0x82f6_3b78;
     (a >> 1) ^ (CRC32C & (a & 1).wrapping_neg())
 }
 
 /// `a * x^8`.
 fn times_x8(a: u32) -> u32 {
-    #[expect(clippy::indexing_slicing, reason = "the compiler evaluates it")]
-    const TABLE: [u32; 256] = {
-        let mut table = [0; 256];
-        let mut i = 0;
-        while i < 256 {
-            let (mut entry, mut bit) = (i as u32, 0);
-            while bit < 8 {
-                entry = times_x(entry);
-                bit += 1;
-            }
-            table[i] = entry;
-            i += 1;
-        }
-        table
-    };
-    let [low, ..] = a.to_le_bytes();
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "a byte indexes a table of 256 entries"
-    )]
-    let reduced = TABLE[usize::from(low)];
-    (a >> 8) ^ reduced
+    (0..8).fold(a, |a, _| times_x(a))
 }
 
 /// `a * b` modulo the polynomial of CRC-32C.

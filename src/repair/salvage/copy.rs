@@ -27,9 +27,8 @@ struct Copier<'a, D: Destination> {
     file: &'a TableFile,
     builder: &'a mut TableBuilder<D>,
     report: SalvageReport,
-    last_key: Option<Vec<u8>>,
-    /// From here on, lost ranges in the report have no key after them yet.
-    open: usize,
+    /// The key copied last.
+    last_key: Vec<u8>,
     /// Bytes that the keys in the new table's index may still take.
     room: u64,
 }
@@ -47,22 +46,16 @@ pub(super) fn copy<D: Destination>(
         file,
         builder,
         report,
-        last_key: None,
-        open: 0,
+        last_key: Vec::new(),
         room: index_room(file.size),
     };
     // The survey went over the file once.
     let mut done = file.size;
     for piece in pieces {
-        let range = match &piece {
-            Piece::Copy(block) => &block.found.range,
-            Piece::Lost(lost, _) => &lost.range,
-        };
-        done = done.saturating_add(range.end - range.start);
-        match piece {
+        done += match piece {
             Piece::Copy(block) => copier.copy(block)?,
             Piece::Lost(lost, has_place) => copier.lose(lost, has_place),
-        }
+        };
         if progress.reach(done).is_break() {
             copier.report.cancelled = true;
             return Ok(copier.report);
@@ -73,35 +66,43 @@ pub(super) fn copy<D: Destination>(
 }
 
 impl<D: Destination> Copier<'_, D> {
-    fn lose(&mut self, mut lost: LostRange, has_place: bool) {
+    /// Returns the length of the range that is lost.
+    fn lose(&mut self, mut lost: LostRange, has_place: bool) -> u64 {
         if lost.reason.is_empty() {
             lost.reason = why_nothing(self.file, &lost.range);
         }
-        lost.after = self.last_key.clone().filter(|_| has_place).map(Bytes::from);
+        let has_key = has_place && self.report.entries > 0;
+        lost.after = has_key.then(|| Bytes::copy_from_slice(&self.last_key));
+        let len = lost.range.end - lost.range.start;
         self.report.lost.push(lost);
+        len
     }
 
-    fn copy(&mut self, piece: Copy<'_>) -> Result<()> {
+    /// Returns the length of the block.
+    fn copy(&mut self, piece: Copy<'_>) -> Result<u64> {
         let range = &piece.found.range;
-        let (mut copied, mut refused) = (0, 0);
-        let mut reason = String::new();
+        let (before, mut refused) = (self.report.entries, 0);
+        let mut lost = LostRange {
+            range: range.clone(),
+            ..LostRange::default()
+        };
         match open_block(self.file, range) {
             Ok(block) => {
                 let mut cursor = BlockCursor::new(block);
                 while let Ok(true) = cursor.next() {
                     match self.add(cursor.key(), cursor.value()) {
-                        Ok(()) => copied += 1,
                         Err(error) if error.kind() == ErrorKind::OutOfOrder => refused += 1,
-                        Err(error) => return Err(error),
+                        added => added?,
                     }
                 }
                 self.report.data_blocks += 1;
             }
             // It was sound a moment ago: the medium is failing, or somebody writes to the file.
-            Err(error) => reason = error.to_string(),
+            Err(error) => lost.reason = error.to_string(),
         }
-        self.report.entries_by_index += if piece.by_index { copied } else { 0 };
-        self.report.entries_out_of_order += refused;
+        if piece.by_index {
+            self.report.entries_by_index += self.report.entries - before;
+        }
         if piece.is_uncertain {
             match self.report.uncertain.last_mut() {
                 Some(before) if before.end == range.start => before.end = range.end,
@@ -109,18 +110,14 @@ impl<D: Destination> Copier<'_, D> {
             }
         }
         if refused > 0 {
-            reason = format!("{refused} of its entries are out of order");
+            self.report.entries_out_of_order += refused;
+            lost.reason = format!("{refused} of its entries are out of order");
+            lost.entries = Some(refused);
         }
-        if !reason.is_empty() {
-            let lost = LostRange {
-                range: range.clone(),
-                reason,
-                entries: Some(refused).filter(|refused| *refused > 0),
-                ..LostRange::default()
-            };
+        if !lost.reason.is_empty() {
             self.lose(lost, true);
         }
-        Ok(())
+        Ok(piece.found.len())
     }
 
     fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
@@ -132,13 +129,12 @@ impl<D: Destination> Copier<'_, D> {
             let room = self.room.checked_sub(key.len() as u64);
             self.room = room.ok_or_else(|| self.too_many_keys())?;
         }
-        for lost in self.report.lost.iter_mut().skip(self.open) {
+        let lost = self.report.lost.iter_mut().rev();
+        for lost in lost.take_while(|lost| lost.before.is_none()) {
             lost.before = Some(Bytes::copy_from_slice(key));
         }
-        self.open = self.report.lost.len();
-        let last_key = self.last_key.get_or_insert_default();
-        last_key.clear();
-        last_key.extend_from_slice(key);
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
         Ok(())
     }
 

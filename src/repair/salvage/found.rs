@@ -14,32 +14,26 @@ use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame::{self, TRAILER_LEN};
+use crate::format::page;
 use crate::format::pieces::Pieces;
 use crate::format::properties::{FIRST_PROPERTY, Properties};
 use crate::read::recognise::{Counts, Evidence};
 
 /// A frame whose checksum is right, or a footer: where it lies and what is in it.
-#[derive(Debug)]
 pub(crate) struct Found {
     pub(super) range: Range<u64>,
-    pub(super) content: Content,
     /// What it is a part of: data, until something shows that it is not.
-    section: Cell<Section>,
-}
-
-#[derive(Debug)]
-pub(super) enum Content {
-    Entries(Digest),
-    Footer(Footer),
-    /// A filter or `about.pieces`, as the section says. Decoded again where it is used, since it may be large. In the section of
-    /// data, a block that cannot be read: its codec is not in this build, its keys are too large, or it makes no sense.
-    Other,
+    pub(super) section: Cell<Section>,
+    /// Of a block of entries. In the section of data, a block without it cannot be read: its codec is not in this build, its keys
+    /// are too large, or it makes no sense. Filters and `about.pieces` may be large, and are decoded again where they are used.
+    pub(super) entries: Option<Digest>,
+    pub(super) footer: Option<Footer>,
 }
 
 /// What is kept of a block of entries.
 #[derive(Debug, Default)]
-pub(super) struct Digest {
-    pub(super) entries: u64,
+pub(crate) struct Digest {
+    pub(crate) entries: u64,
     /// Whether the keys ascend in the builder's order.
     pub(super) ascends: bool,
     /// The first and the last key as they are stored.
@@ -51,6 +45,9 @@ pub(super) struct Digest {
     pub(super) is_list: bool,
     /// Whether every key is stored whole, at a restart, as nearly all writers do in an index and few in data.
     pub(super) has_restarts_only: bool,
+    /// Whether these handles follow each other from the front of a file, without gaps or with the padding of an aligned table.
+    /// Values are not like this by chance.
+    pub(super) fills_the_front: bool,
     /// The checksum as it is stored, to tell copies of a block.
     pub(super) checksum: u32,
     pub(super) codec: &'static str,
@@ -59,41 +56,15 @@ pub(super) struct Digest {
 }
 
 impl Found {
-    pub(super) fn new(range: Range<u64>, content: Content, section: Section) -> Found {
-        Found {
-            range,
-            content,
-            section: Cell::new(section),
-        }
-    }
-
-    /// What it is a part of, as far as that is known.
-    pub(super) fn section(&self) -> Section {
-        self.section.get()
-    }
-
-    /// Takes it for a part of `section`.
-    pub(super) fn set_aside(&self, section: Section) {
-        self.section.set(section);
-    }
-
-    /// Number of entries; 0 for anything but a block of data.
-    pub(crate) fn entries(&self) -> u64 {
-        self.data().map_or(0, |digest| digest.entries)
-    }
-
-    /// The digest of a block of entries, whatever they are.
+    /// The digest of a block that holds entries, whatever they are.
     pub(super) fn digest(&self) -> Option<&Digest> {
-        match &self.content {
-            Content::Entries(digest) if digest.entries > 0 => Some(digest),
-            _ => None,
-        }
+        self.entries.as_ref().filter(|digest| digest.entries > 0)
     }
 
     /// The digest of a block that holds data, or cannot be told from data.
-    pub(super) fn data(&self) -> Option<&Digest> {
-        let is_data = self.section() == Section::Data;
-        self.digest().filter(|_| is_data)
+    pub(crate) fn data(&self) -> Option<&Digest> {
+        self.digest()
+            .filter(|_| self.section.get() == Section::Data)
     }
 
     /// Whether it is a block of entries that could be an index.
@@ -103,7 +74,7 @@ impl Found {
 
     /// Whether its checksum is right, and nothing else is known of it.
     pub(super) fn is_unreadable(&self) -> bool {
-        matches!(self.content, Content::Other) && self.section() == Section::Data
+        self.entries.is_none() && self.section.get() == Section::Data
     }
 
     /// Length of the frame.
@@ -134,23 +105,27 @@ impl Scanner<'_> {
     pub(super) fn inspect(&mut self, offset: u64, frame: &Bytes) -> Option<Found> {
         frame::verify(frame).ok()?;
         let range = offset..offset + frame.len() as u64;
-        let unreadable = (Section::Data, Content::Other);
-        let (section, content) = self.content(frame).unwrap_or(unreadable);
-        Some(Found::new(range, content, section))
+        let (section, entries) = self.content(frame).unwrap_or((Section::Data, None));
+        Some(Found {
+            range,
+            section: Cell::new(section),
+            entries,
+            footer: None,
+        })
     }
 
-    fn content(&mut self, frame: &Bytes) -> Option<(Section, Content)> {
+    fn content(&mut self, frame: &Bytes) -> Option<(Section, Option<Digest>)> {
         let payload = frame::open(frame).ok()?;
         let Ok((section, mut digest)) = self.digest(&payload) else {
             // Filters and pieces are always stored raw.
             let section = not_entries(payload).filter(|_| frame::is_raw(frame))?;
-            return Some((section, Content::Other));
+            return Some((section, None));
         };
         let keys = digest.first.len() + digest.last.len();
         self.room = self.room.checked_sub(keys as u64)?;
         digest.checksum = fixed32_at(frame, frame.len() - 4)?;
         digest.codec = frame::codec_name(frame).ok()?;
-        Some((section, Content::Entries(digest)))
+        Some((section, Some(digest)))
     }
 
     /// Describes a block of entries, and tells what it is a part of by itself.
@@ -164,6 +139,7 @@ impl Scanner<'_> {
             ascends: true,
             names_parts: true,
             is_list: true,
+            fills_the_front: true,
             ..Digest::default()
         };
         let (mut is_handles, mut list_end, mut is_rocksdbs) = (true, Some(0), true);
@@ -174,6 +150,9 @@ impl Scanner<'_> {
             let handle = BlockHandle::decode(value).filter(|(_, len)| *len == value.len());
             is_handles &= handle.is_some();
             let follows = handle.filter(|(handle, _)| Some(handle.offset) >= list_end);
+            digest.fills_the_front &= follows.zip(list_end).is_some_and(|((handle, _), end)| {
+                [0, page::to_boundary(end)].contains(&(handle.offset - end))
+            });
             list_end = list_end.and(follows).and_then(|(handle, _)| handle.end());
             digest.is_list &= list_end.is_some();
             digest.names_parts &= names_part(key);

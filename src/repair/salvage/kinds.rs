@@ -3,17 +3,16 @@
 //! - What a usable index lists is data.
 //! - Another block is *metadata* if it decodes as properties, or if its keys are names of a metaindex and its values are
 //!   handles that lead to no data. User keys may begin with `filter.`, and user values may look like handles.
-//! - An *index* lists handles whose sizes are those of the data blocks before it. A footer may name it, but need not: it is
+//! - An *index* lists handles of blocks that follow each other from the front of a file. A footer may name it, but need not: it is
 //!   usable wherever it lies, and in whatever order its keys are. It certainly is one if `about.pieces` after it divides it, or if
 //!   properties after it state as many blocks of as many bytes as it lists.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::found::{Content, Digest, Found};
+use super::found::{Digest, Found};
 use super::index::Index;
 use super::survey::{Survey, moved};
 use crate::comparator::Order;
@@ -32,8 +31,8 @@ const STOCK: [&[u8]; 3] = [b"about.", b"filter.leveldb.", b"filter.leveltable."]
 pub(super) const MAX_PARTS: usize = 16;
 
 /// The table to copy.
-#[derive(Debug)]
 pub(super) struct Kinds<'s> {
+    pub(super) survey: &'s Survey<'s>,
     /// Its index: of several whole ones, the last in the file.
     pub(super) index: Option<Index<'s>>,
     /// Without one, that of a whole table that seems to be stored in a value: its blocks are better attested than others.
@@ -46,16 +45,10 @@ pub(super) struct Kinds<'s> {
 
 impl<'s> Kinds<'s> {
     /// Tells each frame of `survey` what it is.
-    pub(super) fn of(survey: &'s Survey<'_>) -> Kinds<'s> {
+    pub(super) fn of(survey: &'s Survey<'s>) -> Kinds<'s> {
         let named = follow_footers(survey);
         set_aside_metaindexes(survey);
         let (mut index, inside) = find_index(survey, &named);
-        for found in named.keys().filter_map(|start| survey.frames.get(start)) {
-            // One that lists nothing of use is no data either.
-            if found.section() == Section::Data {
-                found.set_aside(Section::Index);
-            }
-        }
         let properties = match &index {
             Some(index) => properties_of(survey, index),
             None => {
@@ -66,54 +59,125 @@ impl<'s> Kinds<'s> {
                 all.next().filter(|_| all.next().is_none())
             }
         };
-        let order = user_order(survey.order()).unwrap_or(survey.order());
+        let order = user_order(survey.order).unwrap_or(survey.order);
         let is_other = |properties: &Properties| properties.comparator != order.comparator().name();
         let is_other_order = properties.as_ref().is_some_and(is_other);
         if let Some(index) = &mut index {
-            index.settle(survey, is_other_order);
+            index.settle(is_other_order);
             for found in index.listed.iter().filter_map(|listed| listed.found) {
-                found.set_aside(Section::Data);
+                found.section.set(Section::Data);
             }
         }
         Kinds {
+            survey,
             index,
             inside,
             properties,
             is_other_order,
         }
     }
+
+    /// Refuses a builder for the other kind of table. `named` is the kind of keys that the caller named.
+    pub(super) fn check_kind(&self, named: Option<KeyKind>) -> Result<()> {
+        let built = match self.survey.order {
+            Order::Bytewise => KeyKind::Plain,
+            order if order.shortens_filter_keys() => KeyKind::Database,
+            // Another order tells nothing about the kind.
+            _ => return Ok(()),
+        };
+        let evidence = self.evidence();
+        // With its index a database's table has lost what tells it from a plain one with the same keys.
+        let is_unclear = || self.index.is_none() && evidence.may_hold_internal_keys();
+        let (kind, why) = match (built, named.or(self.stated_kind()).or(evidence.verdict())) {
+            (KeyKind::Plain, Some(KeyKind::Database)) => (
+                ErrorKind::DatabaseTable,
+                "this table belongs to a LevelDB database (its keys end in a sequence number and a type): salvage it \
+                 with a DbTableBuilder",
+            ),
+            (KeyKind::Plain, None) if is_unclear() => (
+                ErrorKind::DatabaseTable,
+                "this table may belong to a LevelDB database (each key ends in what may be a sequence number and a \
+                 type): salvage it with a DbTableBuilder, or say that its keys are plain",
+            ),
+            (KeyKind::Database, Some(KeyKind::Plain)) => (
+                ErrorKind::Comparator,
+                "the keys of this table are not a database's: salvage it with a TableBuilder",
+            ),
+            _ => return Ok(()),
+        };
+        Err(Error::new(kind, why))
+    }
+
+    /// The error where the order is not the builder's, and the new table cannot say so.
+    pub(super) fn order_cannot_be_said(&self) -> Error {
+        let stated = self.properties.as_ref().filter(|_| self.is_other_order);
+        let order = user_order(self.survey.order).unwrap_or(self.survey.order);
+        let why = match stated {
+            Some(stated) => format!("this table is ordered by {:?}", stated.comparator),
+            None => format!(
+                "its keys do not ascend under {:?}",
+                order.comparator().name()
+            ),
+        };
+        let message = format!(
+            "{why}, and the new table has no properties to say so: build it with the comparator that the old one was \
+             written with, or with properties, or let salvage copy it in its stored order"
+        );
+        Error::new(ErrorKind::Comparator, message)
+    }
+
+    /// The kind of keys that the table says it holds.
+    fn stated_kind(&self) -> Option<KeyKind> {
+        self.properties.as_ref().map(|stated| stated.key_kind)
+    }
+
+    /// The kind of keys that the table seems to hold.
+    pub(super) fn kind(&self) -> KeyKind {
+        self.stated_kind().unwrap_or_else(|| self.evidence().kind())
+    }
+
+    /// What the table's keys say about its kind.
+    fn evidence(&self) -> Evidence {
+        let mut evidence = Evidence::default();
+        let Some(index) = &self.index else {
+            let data = self.survey.data().filter_map(Found::data);
+            data.for_each(|digest| evidence.add(&digest.evidence));
+            return evidence;
+        };
+        for listed in &index.listed {
+            evidence.add_index_key(&listed.key);
+            if let Some(digest) = listed.found.and_then(Found::digest) {
+                evidence.add(&digest.evidence);
+            }
+        }
+        evidence
+    }
 }
 
 /// Finds the index of the table to copy, or at least of one that seems to be stored in a value, and sets aside those of others.
 fn find_index<'s>(
-    survey: &'s Survey<'_>,
+    survey: &'s Survey<'s>,
     named: &HashMap<u64, u64>,
 ) -> (Option<Index<'s>>, Option<Index<'s>>) {
     let runs = survey.runs();
-    let clues = clues(survey);
-    let (mut listed, mut must_have_room) = (HashSet::<u64>::new(), false);
-    let (mut index, mut inside) = (None, None);
-    for found in survey.before(survey.file().size) {
+    let (mut index, mut inside, mut must_have_room) = (None, None, false);
+    for found in survey.before(survey.file.size) {
         let start = found.range.start;
         let moved_by = named.get(&start).copied();
-        let is_list = found.is_list() && !listed.contains(&start);
+        let is_list = found.is_list();
         let is_certain = is_list && is_stated(survey, found);
-        let may_be_one = moved_by.is_some() && !listed.contains(&start)
-            || is_certain
-            || is_list && found.data().is_some();
+        let may_be_one = moved_by.is_some() || is_list && found.data().is_some();
         let found_index = may_be_one
             .then(|| Index::locate(survey, found, moved_by))
             .flatten()
-            .filter(|index| is_certain || index.is_likely(survey, &clues, must_have_room));
+            .filter(|index| is_certain || index.is_likely(must_have_room));
         let Some(found_index) = found_index else {
             must_have_room |= shows_that_nothing_is_missing(survey, found);
             continue;
         };
-        let blocks = found_index.listed.iter().filter_map(|listed| listed.found);
-        listed.extend(blocks.map(|block| block.range.start));
-        found.set_aside(Section::Index);
+        found.section.set(Section::Index);
         if index.is_none() {
-            if !found_index.is_inside_a_value(survey, &runs) {
+            if !found_index.is_inside_a_value(&runs) {
                 // One that seemed to be inside a value cannot be: this index comes before it.
                 index = inside.take().or(Some(found_index));
             } else if inside.is_none() {
@@ -124,15 +188,13 @@ fn find_index<'s>(
     (index, inside)
 }
 
-/// Whether a block that comes after a list shows that the list is no index which has lost all that was before it: data,
-/// pieces and properties that are another one's, or what has not moved.
+/// Whether a block that comes after a list shows that the list is no index which has lost all that was before it: data, or a
+/// metaindex that has not moved.
 fn shows_that_nothing_is_missing(survey: &Survey<'_>, found: &Found) -> bool {
     let is_there =
         |handle: BlockHandle| moved(handle, 0).is_some_and(|range| survey.at(&range).is_some());
-    match (&found.content, found.section()) {
-        (_, Section::Pieces | Section::Properties) => true,
-        (Content::Footer(footer), _) => is_there(footer.index),
-        (_, Section::Metaindex) => survey.handles_in(found.handle()).into_iter().any(is_there),
+    match found.section.get() {
+        Section::Metaindex => survey.handles_in(found.handle()).into_iter().any(is_there),
         _ => found.data().is_some(),
     }
 }
@@ -142,7 +204,7 @@ fn shows_that_nothing_is_missing(survey: &Survey<'_>, found: &Found) -> bool {
 fn is_stated(survey: &Survey<'_>, list: &Found) -> bool {
     let mut after = survey.from(list.range.end).take(MAX_PARTS);
     after.any(|found| {
-        if found.section() == Section::Pieces {
+        if found.section.get() == Section::Pieces {
             return pieces_in(survey, found).is_some_and(|pieces| {
                 let checks = |block: Bytes| pieces.index.check_block(&block).is_ok();
                 list.handle().size == pieces.index.handle.size
@@ -157,62 +219,30 @@ fn is_stated(survey: &Survey<'_>, list: &Found) -> bool {
     })
 }
 
-/// What an index says of the last block of its table, for all blocks of data: with a key that is shortened as by this crate, or not
-/// at all.
-fn clues(survey: &Survey<'_>) -> HashSet<u64> {
-    let mut clues = HashSet::new();
-    for found in survey.data() {
-        let size = found.handle().size;
-        let last = found.digest().map(|digest| digest.last.clone());
-        let mut key = last.unwrap_or_default();
-        clues.insert(clue(size, &key));
-        survey.order().comparator().find_short_successor(&mut key);
-        clues.insert(clue(size, &key));
-    }
-    clues
-}
-
-/// What an index says of a block, as a hash: the keys themselves would take memory.
-pub(super) fn clue(size: u64, key: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (size, key).hash(&mut hasher);
-    hasher.finish()
-}
-
 /// Sets aside the metaindex that each footer names. Returns the indexes that they name, each with how far it has moved.
 fn follow_footers(survey: &Survey<'_>) -> HashMap<u64, u64> {
     let mut named = HashMap::new();
     for found in survey.from(0) {
-        let Content::Footer(footer) = &found.content else {
-            continue;
-        };
-        let Some(end) = footer.blocks_end() else {
+        let footer = found.footer.and_then(|own| Some((own, own.blocks_end()?)));
+        let Some((footer, end)) = footer else {
             continue;
         };
         let by = found.range.start.wrapping_sub(end);
         let entries_at = |handle: BlockHandle| {
             let found = survey.at(&moved(handle, by)?)?;
-            matches!(found.content, Content::Entries(_)).then_some(found)
+            found.entries.is_some().then_some(found)
         };
         let metaindex = entries_at(footer.metaindex);
-        // A footer that lost bytes of its padding is read from a byte too early, and may name anything.
-        let is_index = |found: &&Found| {
-            found.digest().is_none_or(|digest| {
-                digest.is_list && (by == 0 || metaindex.is_some() || !digest.names_parts)
-            })
-        };
+        let is_index = |found: &&Found| found.digest().is_none_or(|digest| digest.is_list);
         let index = entries_at(footer.index).filter(is_index);
-        if let (Some(index), Some(metaindex)) = (index, metaindex) {
-            // Other parts that it names are no data, unless the index lists them.
-            let listed = survey.handles_in(index.handle());
-            let mut parts = survey.handles_in(metaindex.handle());
-            parts.truncate(MAX_PARTS);
-            parts.retain(|part| !listed.contains(part));
-            let parts = parts.into_iter().filter_map(entries_at);
+        if let Some(metaindex) = metaindex {
+            metaindex.section.set(Section::Metaindex);
+            // Other parts that it names are no data, unless an index lists them.
+            let parts = survey.handles_in(metaindex.handle()).into_iter();
+            let parts = parts.take(MAX_PARTS).filter_map(entries_at);
             let parts = parts.filter(|part| part.data().is_some());
-            parts.for_each(|part| part.set_aside(Section::Metaindex));
+            parts.for_each(|part| part.section.set(Section::Metaindex));
         }
-        metaindex.inspect(|found| found.set_aside(Section::Metaindex));
         named.extend(index.map(|found| (found.range.start, by)));
     }
     named
@@ -241,7 +271,7 @@ fn set_aside_metaindexes(survey: &Survey<'_>) {
         };
         let handles = || survey.handles_in(found.handle());
         if digest.names_parts && handles().iter().all(leads_to_no_data) {
-            found.set_aside(Section::Metaindex);
+            found.section.set(Section::Metaindex);
         } else {
             has_gap = false;
         }
@@ -260,12 +290,8 @@ fn data_before<'s>(survey: &'s Survey<'_>, metaindex: &Digest, end: u64) -> Opti
 
 /// The properties after an index, where this crate writes them, or between it and its data. None of another table.
 fn properties_of(survey: &Survey<'_>, index: &Index<'_>) -> Option<Properties> {
-    let listed = index.listed.iter().filter_map(|listed| listed.found);
-    let listed: HashSet<u64> = listed.map(|found| found.range.start).collect();
     let is_beside = |found: &&Found| {
-        !matches!(found.section(), Section::Index | Section::Footer)
-            && !listed.contains(&found.range.start)
-            && found.data().is_none()
+        !matches!(found.section.get(), Section::Index | Section::Footer) && found.data().is_none()
     };
     let Range { start, end } = index.list.range;
     let after = survey.from(end).take_while(is_beside);
@@ -280,89 +306,7 @@ pub(super) fn pieces_in(survey: &Survey<'_>, found: &Found) -> Option<Pieces> {
 
 /// What the properties block `found` says, if it is one.
 fn properties_in(survey: &Survey<'_>, found: &Found) -> Option<Properties> {
-    let is_one = found.section() == Section::Properties;
+    let is_one = found.section.get() == Section::Properties;
     let block = is_one.then(|| survey.payload(found.handle()))??;
     Properties::decode(&block).ok()
-}
-
-/// Refuses a builder for the other kind of table. `named` is the kind of keys that the caller named.
-pub(super) fn check_kind(
-    survey: &Survey<'_>,
-    kinds: &Kinds<'_>,
-    named: Option<KeyKind>,
-) -> Result<()> {
-    let built = match survey.order() {
-        Order::Bytewise => KeyKind::Plain,
-        order if order.shortens_filter_keys() => KeyKind::Database,
-        // Another order tells nothing about the kind.
-        _ => return Ok(()),
-    };
-    let evidence = evidence(survey, kinds);
-    let stated = kinds.properties.as_ref();
-    let stated = stated.map(|properties| properties.key_kind);
-    // With its index a database's table has lost what tells it from a plain one with the same keys.
-    let is_unclear = || kinds.index.is_none() && evidence.may_hold_internal_keys();
-    let (kind, why) = match (built, named.or(stated).or(evidence.verdict())) {
-        (KeyKind::Plain, Some(KeyKind::Database)) => (
-            ErrorKind::DatabaseTable,
-            "this table belongs to a LevelDB database (its keys end in a sequence number and a type): salvage it \
-             with a DbTableBuilder",
-        ),
-        (KeyKind::Plain, None) if is_unclear() => (
-            ErrorKind::DatabaseTable,
-            "this table may belong to a LevelDB database (each key ends in what may be a sequence number and a \
-             type): salvage it with a DbTableBuilder, or say that its keys are plain",
-        ),
-        (KeyKind::Database, Some(KeyKind::Plain)) => (
-            ErrorKind::Comparator,
-            "the keys of this table are not a database's: salvage it with a TableBuilder",
-        ),
-        _ => return Ok(()),
-    };
-    Err(Error::new(kind, why))
-}
-
-/// The error where the order is not the builder's, and the new table cannot say so.
-pub(super) fn order_cannot_be_said(survey: &Survey<'_>, kinds: &Kinds<'_>) -> Error {
-    let stated = kinds.properties.as_ref().filter(|_| kinds.is_other_order);
-    let order = user_order(survey.order()).unwrap_or(survey.order());
-    let why = match stated {
-        Some(stated) => format!("this table is ordered by {:?}", stated.comparator),
-        None => format!(
-            "its keys do not ascend under {:?}",
-            order.comparator().name()
-        ),
-    };
-    Error::new(
-        ErrorKind::Comparator,
-        format!(
-            "{why}, and the new table has no properties to say so: build it with the comparator that the old one was \
-             written with, or with properties, or let salvage copy it in its stored order"
-        ),
-    )
-}
-
-/// The kind of keys that the table seems to hold.
-pub(super) fn kind(survey: &Survey<'_>, kinds: &Kinds<'_>) -> KeyKind {
-    match &kinds.properties {
-        Some(properties) => properties.key_kind,
-        None => evidence(survey, kinds).kind(),
-    }
-}
-
-/// What the table's keys say about its kind.
-fn evidence(survey: &Survey<'_>, kinds: &Kinds<'_>) -> Evidence {
-    let mut evidence = Evidence::default();
-    let Some(index) = &kinds.index else {
-        let data = survey.data().filter_map(Found::data);
-        data.for_each(|digest| evidence.add(&digest.evidence));
-        return evidence;
-    };
-    for listed in &index.listed {
-        evidence.add_index_key(&listed.key);
-        if let Some(digest) = listed.found.and_then(Found::digest) {
-            evidence.add(&digest.evidence);
-        }
-    }
-    evidence
 }

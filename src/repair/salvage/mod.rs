@@ -47,7 +47,7 @@ use crate::write::new_file::Destination;
 use kinds::Kinds;
 use plan::Plan;
 use scan::SECTOR;
-pub(crate) use scan::{Patience, Scanner};
+pub(crate) use scan::Scanner;
 use survey::Survey;
 
 /// What [`salvage`] copied, and what is lost.
@@ -178,7 +178,7 @@ impl<'a> SalvageOptions<'a> {
         mut self,
         callback: impl FnMut(Progress) -> ControlFlow<()> + 'a,
     ) -> SalvageOptions<'a> {
-        self.progress = Reporter::new(callback);
+        self.progress.callback = Some(Box::new(callback));
         self
     }
 }
@@ -218,13 +218,13 @@ impl<D: Destination> sealed::HasTable for DbTableBuilder<D> {
 
 impl SalvageReport {
     /// What is known before anything is copied.
-    fn of(survey: &Survey<'_>, kinds: &Kinds<'_>) -> SalvageReport {
-        let frames = survey.frames.values();
-        let set_aside = frames.filter(|found| found.section() != Section::Data);
-        let set_aside = set_aside.map(|found| (found.section(), found.range.clone()));
+    fn of(kinds: &Kinds<'_>) -> SalvageReport {
+        let frames = kinds.survey.frames.values();
+        let set_aside = frames.filter(|found| found.section.get() != Section::Data);
+        let set_aside = set_aside.map(|found| (found.section.get(), found.range.clone()));
         let properties = kinds.properties.as_ref();
         SalvageReport {
-            file_bytes: survey.file().size,
+            file_bytes: kinds.survey.file.size,
             index: match &kinds.index {
                 Some(index) if index.is_in_place => IndexState::Sound,
                 Some(_) => IndexState::Found,
@@ -316,7 +316,7 @@ impl fmt::Display for LostRange {
 /// tables in a file the last with a whole index is copied. What is left out is [reported](SalvageReport::lost).
 ///
 /// **Nothing is invented.** Index, metaindex, properties and filter blocks are not taken for data, even without the footer that
-/// names them: an index by its handles and the sizes of the blocks before it, a metaindex by its names and by what it leads to.
+/// names them: an index by its handles and what lies around it, a metaindex by its names and by what it leads to.
 /// Some blocks cannot be told from data:
 ///
 /// - tables or blocks stored as values in a block that is damaged, in a file without an index: they are copied, and the report
@@ -392,7 +392,7 @@ pub fn salvage(
     let order = builder.order().clone();
     let mut progress = options.progress;
     progress.start(file.size.saturating_mul(2));
-    let mut survey = Survey::new(&file, &order, Patience::Endless);
+    let mut survey = Survey::new(&file, &order, true);
     let _ = survey.run(&mut progress);
     let kinds = Kinds::of(&survey);
     if survey.frames.is_empty() && file.size > 0 {
@@ -400,15 +400,15 @@ pub fn salvage(
         let len = file.size.min(SECTOR) as usize;
         file.read(0, len).map_err(at_path)?;
     }
-    let mut report = SalvageReport::of(&survey, &kinds);
+    let mut report = SalvageReport::of(&kinds);
     report.cancelled = progress.is_cancelled();
     if report.cancelled {
         return Ok(report);
     }
-    kinds::check_kind(&survey, &kinds, options.keys).map_err(at_path)?;
-    let plan = Plan::of(&survey, &kinds, options.stored_order);
+    kinds.check_kind(options.keys).map_err(at_path)?;
+    let plan = Plan::of(&kinds, options.stored_order);
     if plan.stored_order && !options.stored_order && !builder.has_properties() {
-        return Err(at_path(kinds::order_cannot_be_said(&survey, &kinds)));
+        return Err(at_path(kinds.order_cannot_be_said()));
     }
     let properties = kinds.properties;
     if plan.stored_order {
@@ -437,13 +437,13 @@ pub(crate) fn recoverable(
     if file.refuse_foreign().is_err() {
         return (0, 0);
     }
-    let mut survey = Survey::new(file, order, Patience::Limited);
+    let mut survey = Survey::new(file, order, false);
     let _ = survey.run(progress);
     let kinds = Kinds::of(&survey);
-    if matches!(order, Order::Bytewise) && kinds::kind(&survey, &kinds) == KeyKind::Database {
+    if matches!(order, Order::Bytewise) && kinds.kind() == KeyKind::Database {
         return recoverable(file, &internal_order(Order::Bytewise), progress);
     }
-    let plan = Plan::of(&survey, &kinds, false);
+    let plan = Plan::of(&kinds, false);
     let entries = plan.blocks().map(|block| block.digest.entries);
     entries.fold((0, 0), |(sum, blocks), entries| (sum + entries, blocks + 1))
 }

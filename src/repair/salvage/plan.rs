@@ -1,6 +1,6 @@
 //! Plans what the new table is made of: which of the blocks found are its data, and in which order.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::LostRange;
@@ -13,7 +13,7 @@ use crate::comparator::Order;
 use crate::error::Section;
 
 /// What the new table will be made of.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Plan<'s> {
     pub(super) pieces: Vec<Piece<'s>>,
     /// Whether entries are copied in the order in which they are stored.
@@ -25,7 +25,6 @@ pub(super) struct Plan<'s> {
 }
 
 /// A part of the file, in the order of the new table.
-#[derive(Debug)]
 pub(super) enum Piece<'s> {
     Copy(Copy<'s>),
     /// A part that is not copied, and whether it lay between the keys of the pieces around it. Without a reason, no block
@@ -34,7 +33,7 @@ pub(super) enum Piece<'s> {
 }
 
 /// A block to copy.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct Copy<'s> {
     pub(super) found: &'s Found,
     pub(super) digest: &'s Digest,
@@ -46,20 +45,21 @@ pub(super) struct Copy<'s> {
 
 impl<'s> Plan<'s> {
     /// `keep_all`: whether, without an index, blocks that overlap are copied in the order in which they are stored.
-    pub(super) fn of(survey: &'s Survey<'_>, kinds: &Kinds<'s>, keep_all: bool) -> Plan<'s> {
+    pub(super) fn of(kinds: &Kinds<'s>, keep_all: bool) -> Plan<'s> {
+        let survey = kinds.survey;
         let mut plan = Plan::default();
         let why = if let Some(index) = &kinds.index {
             plan.add_listed(survey, index);
             "it has no place in the index: a block of another table, or out of its place"
         } else {
-            plan.add_found(survey, kinds, keep_all);
+            plan.add_found(kinds, keep_all);
             "its keys overlap those of other blocks: a block of another table?"
         };
         let mut copied: HashSet<_> = plan.blocks().map(|block| block.found.identity()).collect();
         for found in survey.data() {
             let is_inside = |index: &Index<'_>| index.is_inside_another(found);
             if !kinds.index.as_ref().is_some_and(is_inside) && copied.insert(found.identity()) {
-                let entries = found.entries();
+                let entries = found.data().map_or(0, |digest| digest.entries);
                 plan.left_out += entries;
                 plan.lose(found.range.clone(), why.into(), Some(entries), false);
             }
@@ -92,15 +92,15 @@ impl<'s> Plan<'s> {
     }
 
     /// Without an index, adds the blocks sorted by their keys, if keys ascend in them, or else all in the file's order.
-    fn add_found(&mut self, survey: &'s Survey<'_>, kinds: &Kinds<'_>, keep_all: bool) {
-        let data = data_once(survey, kinds);
+    fn add_found(&mut self, kinds: &Kinds<'s>, keep_all: bool) {
+        let data = data_once(kinds);
         let ascend = !kinds.is_other_order && data.iter().all(|block| block.digest.ascends);
-        let chain = ascend.then(|| heaviest_chain(data.clone(), survey.order()));
+        let chain = ascend.then(|| heaviest_chain(data.clone(), kinds.survey.order));
         let chain = chain.filter(|chain| !keep_all || chain.len() == data.len());
         self.stored_order = chain.is_none();
         let blocks = chain.unwrap_or(data);
         let in_file_order = blocks.is_sorted_by_key(|block| block.found.range.start);
-        let mut gaps = gaps_of_data(survey, kinds).into_iter().peekable();
+        let mut gaps = gaps_of_data(kinds).into_iter().peekable();
         for block in blocks {
             let is_before = |gap: &(Range<u64>, _)| gap.0.start < block.found.range.start;
             while in_file_order && let Some((gap, why)) = gaps.next_if(is_before) {
@@ -119,14 +119,13 @@ impl<'s> Plan<'s> {
         })
     }
 
-    /// The codec of most blocks to copy, but for those that did not shrink.
+    /// The codec of the blocks to copy: some may not have shrunk.
     pub(super) fn codec(&self) -> Option<&'static str> {
-        let mut codecs: BTreeMap<&str, u64> = BTreeMap::new();
-        for block in self.blocks() {
-            *codecs.entry(block.digest.codec).or_default() += 1;
-        }
-        let most = { codecs.iter() }.max_by_key(|(codec, blocks)| (**codec != "none", **blocks));
-        most.map(|(codec, _)| *codec)
+        let mut codecs = self.blocks().map(|block| block.digest.codec);
+        let first = codecs.next();
+        codecs
+            .find(|codec| first == Some("none") && *codec != "none")
+            .or(first)
     }
 
     /// Adds a range that is lost, as a part of the previous one if it begins where that ends.
@@ -155,7 +154,7 @@ impl<'s> Plan<'s> {
 
 /// Why the block at `extent` is not copied.
 fn why_not(survey: &Survey<'_>, extent: &Range<u64>) -> String {
-    match open_block(survey.file(), extent) {
+    match open_block(survey.file, extent) {
         Ok(_) => "another block is there, or one whose keys take too much memory".into(),
         Err(error) => error.to_string(),
     }
@@ -164,12 +163,13 @@ fn why_not(survey: &Survey<'_>, extent: &Range<u64>) -> String {
 /// The blocks that may be data, of identical ones the first.
 ///
 /// Those between bytes that belong to no frame are uncertain: they may have been parts of values of one damaged block.
-fn data_once<'s>(survey: &'s Survey<'_>, kinds: &Kinds<'_>) -> Vec<Copy<'s>> {
+fn data_once<'s>(kinds: &Kinds<'s>) -> Vec<Copy<'s>> {
+    let survey = kinds.survey;
     let mut uncertain = survey.runs();
     uncertain.retain(|run| {
         let last = survey.before(run.end).next();
         let ends_in_data = last.is_some_and(|last| last.data().is_some());
-        run.start > 0 && (run.end < survey.file().size || ends_in_data)
+        run.start > 0 && (run.end < survey.file.size || ends_in_data)
     });
     let attested = kinds.inside.iter().flat_map(|index| &index.listed);
     let attested: HashSet<u64> = attested
@@ -191,13 +191,14 @@ fn data_once<'s>(survey: &'s Survey<'_>, kinds: &Kinds<'_>) -> Vec<Copy<'s>> {
 }
 
 /// The parts in which no data was found although there may have been, each with why, if that is known.
-fn gaps_of_data(survey: &Survey<'_>, kinds: &Kinds<'_>) -> Vec<(Range<u64>, String)> {
+fn gaps_of_data(kinds: &Kinds<'_>) -> Vec<(Range<u64>, String)> {
+    let survey = kinds.survey;
     // After metadata comes no data of the same table.
     let data_end = survey.data().last().map_or(0, |last| last.range.end);
     let mut after = survey.from(data_end);
-    let metadata = after.find(|found| found.section() != Section::Data);
-    let end = metadata.map_or(survey.file().size, |found| found.range.start);
-    let end = end.min(stated_data_end(survey, kinds, data_end).unwrap_or(end));
+    let metadata = after.find(|found| found.section.get() != Section::Data);
+    let end = metadata.map_or(survey.file.size, |found| found.range.start);
+    let end = end.min(stated_data_end(kinds, data_end).unwrap_or(end));
     let gaps = survey.gaps().into_iter().map(|gap| (gap, String::new()));
     let unreadable = survey.from(0).filter(|found| found.is_unreadable());
     let unreadable = unreadable.map(|own| (own.range.clone(), why_not(survey, &own.range)));
@@ -212,13 +213,14 @@ fn gaps_of_data(survey: &Survey<'_>, kinds: &Kinds<'_>) -> Vec<(Range<u64>, Stri
 
 /// Where the data ends by what the table says of itself: none of it is missing after `data_end`, where what was found ends. With
 /// `about.pieces` the index begins there. If nothing has moved, the block after the index is there.
-fn stated_data_end(survey: &Survey<'_>, kinds: &Kinds<'_>, data_end: u64) -> Option<u64> {
+fn stated_data_end(kinds: &Kinds<'_>, data_end: u64) -> Option<u64> {
+    let survey = kinds.survey;
     let stated = kinds.properties.as_ref();
     if stated.is_some_and(|stated| stated.entries == 0) {
         return Some(data_end);
     }
     let mut after = survey.from(data_end);
-    let pieces = after.find(|found| found.section() == Section::Pieces)?;
+    let pieces = after.find(|found| found.section.get() == Section::Pieces)?;
     let index = pieces_in(survey, pieces)?.index.handle;
     let is_there = index.offset >= data_end && survey.frames.contains_key(&index.end()?);
     is_there.then_some(index.offset)
@@ -268,7 +270,6 @@ fn heaviest_chain<'s>(mut blocks: Vec<Copy<'s>>, order: &Order) -> Vec<Copy<'s>>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::repair::salvage::found::Content;
     use proptest::prelude::*;
 
     fn found(first: &str, last: &str, entries: u64) -> Found {
@@ -279,7 +280,12 @@ mod tests {
             last: last.into(),
             ..Digest::default()
         };
-        Found::new(0..1, Content::Entries(digest), Section::Data)
+        Found {
+            range: 0..1,
+            section: Section::Data.into(),
+            entries: Some(digest),
+            footer: None,
+        }
     }
 
     /// The weight of the best subset without overlaps, by trying all of them.

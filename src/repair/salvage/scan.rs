@@ -7,12 +7,13 @@
 //! After damage, neither the beginning nor the end is known. [`frames_by_checksum`] then finds all frames in a window of
 //! the file at once, by a property of CRCs, at a fixed cost for each byte.
 
+use std::cell::Cell;
 use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
 
 use super::checksums::{frame_end, frames_by_checksum};
-use super::found::{Content, Found};
+use super::found::Found;
 use crate::comparator::Order;
 use crate::error::Section;
 use crate::format::block_check::KeyWork;
@@ -30,15 +31,6 @@ pub(super) const PAGE: usize = 64 << 10;
 /// Bytes read at once where larger reads fail: a disk's sector.
 pub(super) const SECTOR: u64 = 4 << 10;
 
-/// How long a search goes on that finds nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Patience {
-    /// To the end of the file.
-    Endless,
-    /// For one window: a file that is no table takes no longer than that.
-    Limited,
-}
-
 /// Finds frames with valid checksums, wherever they are.
 pub(crate) struct Scanner<'a> {
     pub(super) file: &'a TableFile,
@@ -49,14 +41,14 @@ pub(crate) struct Scanner<'a> {
     /// Raw and Snappy blocks cannot come near it: a block is at most 64 / 3 of its stored size, and at most two of its keys are
     /// held. Other codecs make a key of megabytes from a few bytes.
     pub(super) room: u64,
-    patience: Patience,
+    /// Whether a search that finds nothing goes on to the end of the file, and not for one window only.
+    is_patient: bool,
     /// Where the page begins that was read last, and its bytes.
     page: (u64, Bytes),
     /// Bytes that may still be gone through in vain where a frame could begin. Then each such walk ends after a page.
     walk_budget: u64,
-    /// Where frames were searched for last, by their checksums.
-    window: Range<u64>,
-    window_bytes: Bytes,
+    /// Where the window begins in which frames were searched for last, by their checksums, and its bytes.
+    window: (u64, Bytes),
     /// Frames of the window that were not examined yet, the first of them last.
     pending: Vec<(u32, u32)>,
     /// Bytes that may still be examined in the window: a hostile one could hold frames within frames.
@@ -64,20 +56,18 @@ pub(crate) struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    pub(crate) fn new(file: &'a TableFile, order: &'a Order, patience: Patience) -> Scanner<'a> {
+    /// If it is not patient, a file that is no table takes no longer than one window.
+    pub(crate) fn new(file: &'a TableFile, order: &'a Order, is_patient: bool) -> Scanner<'a> {
+        let walk_budget = file.size.saturating_mul(4).saturating_add(1 << 20);
         Scanner {
             file,
             order,
             work: KeyWork::of_file(),
             room: file.size.saturating_mul(64).saturating_add(16 << 20),
-            patience,
+            is_patient,
             page: (0, Bytes::new()),
-            walk_budget: match patience {
-                Patience::Endless => file.size.saturating_mul(4).saturating_add(1 << 20),
-                Patience::Limited => 0,
-            },
-            window: 0..0,
-            window_bytes: Bytes::new(),
+            walk_budget: if is_patient { walk_budget } else { 0 },
+            window: (0, Bytes::new()),
             pending: Vec::new(),
             window_budget: 0,
         }
@@ -92,7 +82,7 @@ impl<'a> Scanner<'a> {
     ) -> Vec<Found> {
         let mut frames = Vec::new();
         let mut at = range.start;
-        self.window = at..at;
+        self.window = (at, Bytes::new());
         self.pending.clear();
         while let Some(found) = self
             .footer(at, range.end)
@@ -109,11 +99,15 @@ impl<'a> Scanner<'a> {
     }
 
     /// The footer that begins at `at`: it comes right after a frame.
-    fn footer(&mut self, at: u64, end: u64) -> Option<Found> {
+    pub(super) fn footer(&mut self, at: u64, end: u64) -> Option<Found> {
         let range = at..at.saturating_add(FOOTER_LEN as u64);
         let footer = Footer::decode(self.page_from(at).get(..FOOTER_LEN)?).ok()?;
-        let content = Content::Footer(footer);
-        (range.end <= end).then(|| Found::new(range, content, Section::Footer))
+        (range.end <= end).then_some(Found {
+            range,
+            section: Cell::new(Section::Footer),
+            entries: None,
+            footer: Some(footer),
+        })
     }
 
     /// The frame that begins at `at`, or after the padding there, and ends at or before `end`.
@@ -136,20 +130,13 @@ impl<'a> Scanner<'a> {
             let mut bytes = self.page_from(at);
             bytes.truncate(usize::try_from(end - at).unwrap_or(usize::MAX));
             if let Some(len) = frame_end(&mut register, &bytes) {
-                return self.read(start..at + len as u64);
+                let len = (at - start) as usize + len;
+                return self.inspect(start, &self.file.read(start, len).ok()?);
             }
             at += bytes.len().saturating_sub(TRAILER_LEN - 1).max(1) as u64;
         }
         self.walk_budget = self.walk_budget.saturating_sub(at - start);
         None
-    }
-
-    /// The frame at `range`, if its checksum is right.
-    pub(super) fn read(&mut self, range: Range<u64>) -> Option<Found> {
-        let len = usize::try_from(range.end.checked_sub(range.start)?).ok()?;
-        let is_inside = range.end <= self.file.size;
-        let frame = is_inside.then(|| self.file.read(range.start, len).ok());
-        self.inspect(range.start, &frame??)
     }
 
     /// The first frame at or after `at` that ends at or before `end`. Also `None` if `reached` ends the search, or if
@@ -164,38 +151,35 @@ impl<'a> Scanner<'a> {
     ) -> Option<Found> {
         loop {
             while let Some((from, to)) = self.pending.pop() {
-                let start = self.window.start + u64::from(from);
-                if start < at {
+                let start = self.window.0 + u64::from(from);
+                let left = self.window_budget.checked_sub(u64::from(to - from));
+                let Some(left) = left.filter(|_| start >= at) else {
                     continue;
-                }
-                let Some(budget) = self.window_budget.checked_sub(u64::from(to - from)) else {
-                    self.pending.clear();
-                    break;
                 };
-                self.window_budget = budget;
+                self.window_budget = left;
+                let frame = self.window.1.slice(from as usize..to as usize);
+                let found = self.inspect(start, &frame);
                 // If the content cannot be read, only the checksum speaks for the frame, and that is right by chance now
                 // and then: its place must be likely, too.
-                let is_likely = |found: &Found| start == at || !found.is_unreadable();
-                let frame = self.window_bytes.slice(from as usize..to as usize);
-                let found = self.inspect(start, &frame);
-                if let Some(found) = found.filter(is_likely) {
-                    return Some(found);
+                let found = found.filter(|found| start == at || !found.is_unreadable());
+                if found.is_some() {
+                    return found;
                 }
             }
-            let mut start = at;
-            if !self.window.is_empty() {
-                if self.window.end >= end || self.patience == Patience::Limited {
+            let (mut start, searched) = (at, self.window.1.len() as u64);
+            if searched > 0 {
+                if self.window.0 + searched >= end || !self.is_patient {
                     return None;
                 }
-                start = at.max(self.window.start + WINDOW / 2);
+                start = at.max(self.window.0 + WINDOW / 2);
             }
             if start >= end || reached(start).is_break() {
                 return None;
             }
-            self.window = start..end.min(start + WINDOW);
+            let bytes = read_what_can_be(self.file, start..end.min(start + WINDOW));
+            self.pending = frames_by_checksum(&bytes);
+            self.window = (start, bytes);
             self.window_budget = 16 * WINDOW;
-            self.window_bytes = read_what_can_be(self.file, self.window.clone());
-            self.pending = frames_by_checksum(&self.window_bytes);
         }
     }
 

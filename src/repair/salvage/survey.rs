@@ -7,11 +7,10 @@ use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
 
-use super::found::{Content, Found};
+use super::found::Found;
 use super::kinds::MAX_PARTS;
-use super::scan::{Patience, Scanner};
+use super::scan::Scanner;
 use crate::comparator::Order;
-use crate::error::Section;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::{BlockHandle, Footer};
@@ -21,30 +20,26 @@ use crate::repair::progress::Reporter;
 
 /// The sound frames of a file.
 pub(super) struct Survey<'a> {
+    pub(super) file: &'a TableFile,
+    pub(super) order: &'a Order,
     scanner: Scanner<'a>,
     /// By their offsets, without overlaps.
     pub(super) frames: BTreeMap<u64, Found>,
 }
 
 impl<'a> Survey<'a> {
-    pub(super) fn new(file: &'a TableFile, order: &'a Order, patience: Patience) -> Survey<'a> {
+    pub(super) fn new(file: &'a TableFile, order: &'a Order, is_patient: bool) -> Survey<'a> {
         Survey {
-            scanner: Scanner::new(file, order, patience),
+            file,
+            order,
+            scanner: Scanner::new(file, order, is_patient),
             frames: BTreeMap::new(),
         }
     }
 
-    pub(super) fn file(&self) -> &'a TableFile {
-        self.scanner.file
-    }
-
-    pub(super) fn order(&self) -> &'a Order {
-        self.scanner.order
-    }
-
     /// Surveys the whole file, unless the callback of `progress` ends the run early.
     pub(super) fn run(&mut self, progress: &mut Reporter<'_>) -> ControlFlow<()> {
-        if let Ok(footer) = self.file().footer() {
+        if let Ok(footer) = self.file.footer() {
             self.follow(footer, progress)?;
         }
         let mut done: u64 = self.frames.values().map(Found::len).sum();
@@ -56,16 +51,17 @@ impl<'a> Survey<'a> {
             done += end - start;
             progress.reach(done)?;
         }
-        progress.reach(self.file().size)
+        progress.reach(self.file.size)
     }
 
     /// Finds what footer, index and metaindex lead to. They are trusted only as far as checksums confirm them: the
     /// footer has none of its own, and a damaged index may still lead to blocks that no search finds.
     fn follow(&mut self, footer: Footer, progress: &mut Reporter<'_>) -> ControlFlow<()> {
-        let range = self.file().footer_offset()..self.file().size;
+        let (start, size) = (self.file.footer_offset(), self.file.size);
         // Elsewhere, the scan finds it: one that lost bytes would reach into the block before it.
-        if footer.blocks_end() == Some(range.start) {
-            self.insert(Found::new(range, Content::Footer(footer), Section::Footer));
+        if footer.blocks_end() == Some(start) {
+            let found = self.scanner.footer(start, size);
+            found.into_iter().for_each(|found| self.insert(found));
         }
         let (mut end_before, mut done) = (0, 0);
         for handle in self.handles_in(footer.index) {
@@ -96,17 +92,22 @@ impl<'a> Survey<'a> {
 
     /// Adds the frame at `handle` if its checksum is right. Returns its length.
     fn place(&mut self, handle: BlockHandle) -> u64 {
-        let range = moved(handle, 0);
-        let found = range.and_then(|range| self.scanner.read(range));
+        let frame = self.frame(handle);
+        let found = frame.and_then(|frame| self.scanner.inspect(handle.offset, &frame));
         let len = found.as_ref().map_or(0, Found::len);
         found.into_iter().for_each(|found| self.insert(found));
         len
     }
 
+    /// The frame at `handle`. Its checksum may be wrong.
+    fn frame(&self, handle: BlockHandle) -> Option<Bytes> {
+        handle.end().filter(|&end| end <= self.file.size)?;
+        self.file.read_frame(handle).ok()
+    }
+
     /// The payload of the frame at `handle`, decompressed. Its checksum may be wrong.
     pub(super) fn payload(&self, handle: BlockHandle) -> Option<Bytes> {
-        handle.end().filter(|&end| end <= self.file().size)?;
-        frame::open(&self.file().read_frame(handle).ok()?).ok()
+        frame::open(&self.frame(handle)?).ok()
     }
 
     /// The entries of the block at `handle`, whose checksum may be wrong.
@@ -154,7 +155,7 @@ impl<'a> Survey<'a> {
         let mut gaps = Vec::new();
         let mut at = 0;
         for next in self.frames.values().map(Some).chain([None]) {
-            let next_start = next.map_or(self.file().size, |next| next.range.start);
+            let next_start = next.map_or(self.file.size, |next| next.range.start);
             let start = at + self.padding(at..next_start, next);
             if start < next_start {
                 gaps.push(start..next_start);
@@ -175,7 +176,7 @@ impl<'a> Survey<'a> {
             && padding > 0
             && (padding < len || padding == len && next.is_some_and(needs_padding));
         let is_padding = may_be_padding && {
-            let bytes = self.file().read(gap.start, padding as usize);
+            let bytes = self.file.read(gap.start, padding as usize);
             bytes.is_ok_and(|bytes| page::is_padding(gap.start, &bytes))
         };
         if is_padding { padding } else { 0 }
@@ -185,7 +186,7 @@ impl<'a> Survey<'a> {
     pub(super) fn runs(&self) -> Vec<Range<u64>> {
         let mut at = 0;
         let mut runs = Vec::new();
-        let size = self.file().size;
+        let size = self.file.size;
         for gap in self.gaps().into_iter().chain(once(size..size)) {
             if at < gap.start {
                 runs.push(at..gap.start);

@@ -12,7 +12,7 @@ use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
 use crate::format::{frame, page};
-use crate::repair::salvage::{self, Patience, Scanner};
+use crate::repair::salvage::{self, Scanner};
 
 /// Where a block begins and ends in the file, its trailer included.
 pub(super) type Extent = (u64, u64, Section);
@@ -93,8 +93,10 @@ impl Verifier<'_> {
 
     /// Reports the defect, if there is one.
     pub(super) fn accept<T>(&mut self, place: Place, checked: Result<T, Defect>) -> Option<T> {
-        let checked = checked.map_err(|defect| self.report.find_defect(place, defect));
-        checked.ok()
+        let located = checked.map_err(|defect| defect.locate(place.0, place.1));
+        located
+            .map_err(|error| self.report.find_error(place, &error))
+            .ok()
     }
 
     /// Notes that `len` bytes are the block at this place, including its trailer.
@@ -136,7 +138,7 @@ impl Verifier<'_> {
         // Two names may lead to one filter.
         extents.dedup_by(|b, a| a == b && a.2 == Section::Filter);
         let mut before: Extent = (0, 0, Section::Data);
-        let mut scanner = Scanner::new(self.file, &Order::Bytewise, Patience::Limited);
+        let mut scanner = Scanner::new(self.file, &Order::Bytewise, false);
         for extent in extents {
             let (start, end, section) = extent;
             let (start_before, end_before, section_before) = before;
@@ -181,7 +183,8 @@ impl Verifier<'_> {
         if let Some(scanner) = scanner {
             (severity, place) = (Severity::Warning, (section, gap.start));
             let blocks = scanner.scan(gap, |at| self.progress.reach(at));
-            let entries: u64 = blocks.iter().map(|block| block.entries()).sum();
+            let data = blocks.iter().filter_map(|block| block.data());
+            let entries: u64 = data.map(|digest| digest.entries).sum();
             if entries > 0 {
                 severity = Severity::Damage;
                 found.push_str(&format!(", with {entries} entries in sound blocks"));

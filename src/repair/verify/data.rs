@@ -1,8 +1,6 @@
 //! Walks the index and the data blocks that it leads to: keys against each other, against the index, and against
 //! the filters.
 
-use std::ops::ControlFlow;
-
 use bytes::Bytes;
 
 use super::Verifier;
@@ -50,12 +48,13 @@ impl Reading {
         (first, last): &Ends,
     ) {
         self.evidence.add_separator(last, separator, &self.order);
-        let mut wrong = Vec::new();
+        let place = (Section::Data, offset);
         if self.order.compare(last, separator).is_gt() {
             let separator = show_key(separator);
             let expected =
                 format!("the last key of data block {i} at or before its index key {separator}");
-            wrong.push((expected, last));
+            self.misordered
+                .find(Severity::Damage, place, expected, show_key(last));
         }
         for (before, what) in [
             (separator_before, "the previous index key"),
@@ -64,71 +63,57 @@ impl Reading {
             if let Some(before) = before.filter(|key| self.order.compare(key, first).is_ge()) {
                 let before = show_key(before);
                 let expected = format!("the first key of data block {i} after {what}, {before}");
-                wrong.push((expected, first));
+                self.misordered
+                    .find(Severity::Damage, place, expected, show_key(first));
             }
-        }
-        let place = (Section::Data, offset);
-        for (expected, key) in wrong {
-            self.misordered
-                .find(Severity::Damage, place, expected, show_key(key));
         }
     }
 }
 
 impl Verifier<'_> {
-    /// Walks the index at `offset` and all data blocks that it leads to.
-    pub(super) fn check_data(
-        &mut self,
-        offset: u64,
-        index: Block<Bytes>,
-        is_sound: bool,
-    ) -> ControlFlow<()> {
+    /// Walks the index at `offset` and all data blocks that it leads to, until the run is cancelled.
+    pub(super) fn check_data(&mut self, offset: u64, index: Block<Bytes>, is_sound: bool) {
         let place = (Section::Index, offset);
         let named_by = is_sound.then_some(place);
-        self.walk(place, index.clone(), is_sound, |verifier, key, _| {
-            verifier.evidence.add_index_key(key);
-        });
         let mut trailing = Tally::default();
-        let mut separator: Option<Vec<u8>> = None;
         let mut blocks = 0u64;
-        let mut cursor = BlockCursor::new(index);
-        while let Ok(true) = cursor.next() {
-            let (i, key, value) = (blocks, cursor.key(), cursor.value());
+        self.walk(place, index, is_sound, |verifier, before, key, value| {
+            if verifier.progress.is_cancelled() {
+                return;
+            }
+            let i = blocks;
             blocks += 1;
-            let before = separator.replace(key.to_vec());
             let Some((handle, len)) = BlockHandle::decode(value) else {
                 if is_sound {
                     let expected = format!("a handle for data block {i}");
                     let found = show_key(value);
-                    self.report.find(Severity::Damage, place, expected, found);
+                    let report = &mut verifier.report;
+                    report.find(Severity::Damage, place, expected, found);
                 }
-                continue;
+                return;
             };
             if len < value.len() {
                 let expected = || format!("nothing after the handle of data block {i}");
                 trailing.note(|| (expected(), format!("{} bytes more", value.len() - len)));
             }
-            if let Some(ends) = self.check_block(handle, named_by) {
-                let last_before = self.counted.last_key.take();
+            if let Some(ends) = verifier.check_block(handle, named_by) {
+                let last_before = verifier.counted.last_key.take();
                 if is_sound {
-                    let (block, before) = ((i, handle.offset), before.as_deref());
-                    for reading in &mut self.readings {
+                    let block = (i, handle.offset);
+                    for reading in &mut verifier.readings {
                         reading.check_ends(block, before, key, last_before.as_deref(), &ends);
                     }
                 }
                 let (first, last) = ends;
-                self.counted.first_key.get_or_insert(first);
-                self.counted.last_key = Some(last);
+                verifier.counted.first_key.get_or_insert(first);
+                verifier.counted.last_key = Some(last);
             }
-            if let Some(end) = handle.end() {
-                self.progress.reach(end)?;
-            }
-        }
+            let _ = verifier.progress.reach(handle.end().unwrap_or(0));
+        });
         self.counted_all = is_sound && self.counted.data_blocks == blocks;
         if is_sound {
             self.report.find_tally(Severity::Warning, place, trailing);
         }
-        ControlFlow::Continue(())
     }
 
     /// Walks a data block: structure, order, form of the keys, and each key against the filters. Returns its ends.
@@ -139,63 +124,65 @@ impl Verifier<'_> {
         };
         self.counted.data_blocks += 1;
         self.counted.data_bytes += handle.size + TRAILER_LEN as u64;
-        let mut is_first = true;
         let mut form = Tally::default();
         let states_versions = self.stated_kind() == Some(KeyKind::Database);
-        let ends = self.walk(place, block, true, |verifier, key, value| {
+        let ends = self.walk(place, block, true, |verifier, before, key, value| {
             verifier.counted.entries += 1;
             verifier.counted.key_bytes += key.len() as u64;
             verifier.counted.value_bytes += value.len() as u64;
             if states_versions {
                 verifier.counted.add_version(key);
             }
-            verifier.evidence.add_entry(key, value);
             if InternalKey::parse(key).is_none() {
                 let expected = "internal keys: at least 8 bytes, of type 0 or 1";
                 form.note(|| (expected.into(), show_key(key)));
             }
-            verifier.ask_filters(handle.offset, key, is_first);
-            is_first = false;
+            verifier.ask_filters(handle.offset, key, before.is_none());
         });
         self.malformed.find_tally(Severity::Damage, place, form);
         ends
     }
 
-    /// Calls `each` with each entry of a block. If the block is sound, notes keys that do not ascend. Returns the first key and
-    /// the last.
+    /// Calls `each` with each entry of a block: the key before, key and value. If the block is sound, notes keys that do not
+    /// ascend. Returns the first key and the last.
     fn walk(
         &mut self,
         place: Place,
         block: Block<Bytes>,
         is_sound: bool,
-        mut each: impl FnMut(&mut Self, &[u8], &[u8]),
+        mut each: impl FnMut(&mut Self, Option<&[u8]>, &[u8], &[u8]),
     ) -> Option<Ends> {
-        // In no order does a key come before itself.
+        let mut evidence = Evidence::default();
         let mut repeated = Tally::default();
         let mut misordered: Vec<Tally> = Vec::new();
         misordered.resize_with(self.readings.len(), Tally::default);
         let mut ends: Option<Ends> = None;
         let mut cursor = BlockCursor::new(block);
         while let Ok(true) = cursor.next() {
-            let key = cursor.key();
-            each(self, key, cursor.value());
-            let Some((_, previous)) = &mut ends else {
-                ends = Some((key.to_vec(), key.to_vec()));
-                continue;
-            };
-            if previous == key {
-                repeated.note_order(previous, key);
-            } else {
-                for (reading, tally) in self.readings.iter().zip(&mut misordered) {
-                    if !reading.order.compare(previous, key).is_lt() {
-                        tally.note_order(previous, key);
+            let (key, value) = (cursor.key(), cursor.value());
+            match place.0 {
+                Section::Index => evidence.add_index_key(key),
+                _ => evidence.add_entry(key, value),
+            }
+            let previous = ends.as_ref().map(|(_, last)| &last[..]);
+            each(self, previous, key, value);
+            match previous {
+                // In no order does a key come before itself.
+                Some(previous) if previous == key => repeated.note_order(previous, key),
+                Some(previous) => {
+                    for (reading, tally) in self.readings.iter().zip(&mut misordered) {
+                        if !reading.order.compare(previous, key).is_lt() {
+                            tally.note_order(previous, key);
+                        }
                     }
                 }
+                None => {}
             }
-            previous.clear();
-            previous.extend_from_slice(key);
+            let (_, last) = ends.get_or_insert_with(|| (key.to_vec(), Vec::new()));
+            last.clear();
+            last.extend_from_slice(key);
         }
-        self.evidence.end_block();
+        self.evidence.add(&evidence.counts());
         if is_sound {
             self.report.find_tally(Severity::Damage, place, repeated);
             for (reading, tally) in self.readings.iter_mut().zip(misordered) {

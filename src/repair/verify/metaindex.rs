@@ -1,12 +1,13 @@
 //! Checks the metaindex, and reads what it names: filters, properties and pieces.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::Verifier;
 use super::report::{Place, Severity, Tally};
+use crate::comparator::Order;
 use crate::error::{Section, show_key};
 use crate::filter::{FilterPolicy, PrefixExtractor, prefix_of};
 use crate::format::Defect;
@@ -27,23 +28,13 @@ pub(super) struct Filter {
     offset: u64,
     /// Whether it passes a key, which is in the data block at this offset. `None` if it does not cover that.
     ask: Ask,
-    /// Present keys that it rejects: taken for plain ones, and for a database's.
-    hidden: [Tally; 2],
+    /// Present keys that it rejects, taken for keys of either kind.
+    pub(super) hidden: HashMap<KeyKind, Tally>,
     /// Data blocks that it does not cover.
     unfiltered: Tally,
 }
 
-impl Filter {
-    /// Whether it rejects keys of the table, taken for keys of this kind.
-    pub(super) fn rejects(&self, kind: KeyKind) -> bool {
-        let mut hidden = KINDS.iter().zip(&self.hidden);
-        hidden.any(|(of, hidden)| *of == kind && hidden.count > 0)
-    }
-}
-
 type Ask = Box<dyn Fn(u64, &[u8]) -> Option<bool>>;
-
-const KINDS: [KeyKind; 2] = [KeyKind::Plain, KeyKind::Database];
 
 /// What the metaindex names, and what these parts say.
 #[derive(Default)]
@@ -55,9 +46,8 @@ pub(super) struct Named {
     has_all_filters: bool,
     /// Known policies, and an empty name for prefixes, of which there was a filter.
     filters_seen: HashSet<String>,
-    /// Each with its offset.
-    pub(super) properties: Option<(Properties, u64)>,
-    pieces: Option<(Pieces, u64)>,
+    pub(super) properties: Option<(Properties, Place)>,
+    pieces: Option<(Pieces, Place)>,
 }
 
 impl Verifier<'_> {
@@ -86,7 +76,10 @@ impl Verifier<'_> {
             let is_known = is_filter || [PROPERTIES_NAME, PIECES_NAME].contains(&name);
             match BlockHandle::decode(cursor.value()) {
                 Some((handle, _)) if is_filter => self.load_filter(name, handle, named_by),
-                Some((handle, _)) if is_known => self.load_about(name, handle, named_by),
+                Some((handle, _)) if name == PROPERTIES_NAME => {
+                    self.load_properties(handle, named_by);
+                }
+                Some((handle, _)) if name == PIECES_NAME => self.load_pieces(handle, named_by),
                 // Other entries may hold anything. If one holds the handle of a block, the block is no gap.
                 Some((handle, _)) => {
                     if let Some(frame) = self.sound_frame(handle, Section::Metaindex) {
@@ -146,23 +139,22 @@ impl Verifier<'_> {
     ///
     /// Where it is not certain of which kind the keys are, asks for both.
     pub(super) fn ask_filters(&mut self, offset: u64, key: &[u8], is_first: bool) {
-        let keys = KINDS.map(|kind| {
+        let key_of = |kind| {
             let reading = self.readings.iter().find(|reading| reading.kind == kind);
             // An order of stored keys does not know of user keys.
-            let key = reading.map_or_else(|| user_key(key), |own| own.order.filter_key(key));
-            self.kind.is_none_or(|own| own == kind).then_some(key)
-        });
+            reading.map_or_else(|| user_key(key), |own| own.order.filter_key(key))
+        };
         for filter in &mut self.named.filters {
             self.report.filter_checks += 1;
-            let answers = keys.map(|key| key.map(|key| (filter.ask)(offset, key)));
-            if is_first && answers.contains(&Some(None)) {
+            if is_first && (filter.ask)(offset, key).is_none() {
                 let expected = format!("a filter for the data block at {offset}");
                 let found = "none: lookups in it read the block";
                 filter.unfiltered.note(|| (expected, found.into()));
             }
-            for (hidden, answer) in filter.hidden.iter_mut().zip(answers) {
-                if answer == Some(Some(false)) {
-                    hidden.note(|| {
+            for kind in [KeyKind::Plain, KeyKind::Database] {
+                let may_be = self.kind.is_none_or(|own| own == kind);
+                if may_be && (filter.ask)(offset, key_of(kind)) == Some(false) {
+                    filter.hidden.entry(kind).or_default().note(|| {
                         let expected = format!("that {} passes each key of the table", filter.name);
                         let key = show_key(key);
                         let found =
@@ -176,44 +168,44 @@ impl Verifier<'_> {
 
     /// Reports what filters reject, now that it is known of which kind the keys are.
     pub(super) fn report_filters(&mut self) {
-        for filter in std::mem::take(&mut self.named.filters) {
+        for mut filter in std::mem::take(&mut self.named.filters) {
             let place = (Section::Filter, filter.offset);
-            let [plain, database] = filter.hidden;
-            let (mut severity, hidden) = match self.kind {
-                Some(KeyKind::Plain) => (Severity::Damage, plain),
-                Some(KeyKind::Database) => (Severity::Damage, database),
+            let hidden = match self.kind {
+                Some(kind) => filter.hidden.remove(&kind),
                 // Readers do not ask it, and it may hold user keys or stored ones.
-                None if database.count > 0 => (Severity::Unchecked, plain),
-                None => (Severity::Unchecked, Tally::default()),
+                None if filter.hidden.contains_key(&KeyKind::Database) => {
+                    filter.hidden.remove(&KeyKind::Plain)
+                }
+                None => None,
             };
-            if self.report.unknown_order {
-                // The keys may be a database's, whose filter holds user keys.
-                severity = Severity::Unchecked;
-            }
+            // In an unknown order, the keys may be a database's, whose filter holds user keys.
+            let severity = if self.kind.is_none() || self.report.unknown_order {
+                Severity::Unchecked
+            } else {
+                Severity::Damage
+            };
+            let hidden = hidden.unwrap_or_default();
             self.report.find_tally(severity, place, hidden);
             self.report
                 .find_tally(Severity::Warning, place, filter.unfiltered);
         }
     }
 
-    /// Reads the properties or the pieces, as `name` says.
-    fn load_about(&mut self, name: &[u8], handle: BlockHandle, named_by: Option<Place>) {
-        let section = if name == PROPERTIES_NAME {
-            Section::Properties
-        } else {
-            Section::Pieces
-        };
-        let place = (section, handle.offset);
-        let Some((payload, true)) = self.load(handle, section, named_by) else {
-            return;
-        };
-        if section == Section::Properties {
+    fn load_properties(&mut self, handle: BlockHandle, named_by: Option<Place>) {
+        if let Some((payload, true)) = self.load(handle, Section::Properties, named_by) {
+            let place = (Section::Properties, handle.offset);
             let stated = self.accept(place, Properties::decode(&payload));
-            self.named.properties = stated.map(|stated| (stated, handle.offset));
-            return;
+            self.named.properties = stated.map(|stated| (stated, place));
         }
+    }
+
+    fn load_pieces(&mut self, handle: BlockHandle, named_by: Option<Place>) {
+        let place = (Section::Pieces, handle.offset);
+        let Some((payload, true)) = self.load(handle, Section::Pieces, named_by) else {
+            return;
+        };
         match self.accept(place, Pieces::decode(payload)) {
-            Some(Some(pieces)) => self.named.pieces = Some((pieces, handle.offset)),
+            Some(Some(pieces)) => self.named.pieces = Some((pieces, place)),
             Some(None) => {
                 let expected = "a version of about.pieces that is known";
                 let found = "another, which readers ignore";
@@ -225,7 +217,7 @@ impl Verifier<'_> {
 
     /// Compares `about.pieces` with the index at this handle, if that is sound, and with the sound filters.
     pub(super) fn compare_pieces(&mut self, handle: BlockHandle, index: Option<&Block<Bytes>>) {
-        let Some((pieces, offset)) = self.named.pieces.take() else {
+        let Some((pieces, place)) = self.named.pieces.take() else {
             return;
         };
         let filters = self.named.filters_named.iter();
@@ -241,31 +233,22 @@ impl Verifier<'_> {
             }
         }
         for checked in compared {
-            self.accept((Section::Pieces, offset), checked);
+            self.accept(place, checked);
         }
     }
 
     /// Compares the properties with what was counted, as far as that is complete.
     pub(super) fn compare_properties(&mut self) {
-        let Some((stated, offset)) = self.named.properties.take() else {
+        let Some((stated, place)) = self.named.properties.take() else {
             return;
         };
-        let mut own = stated.clone();
-        if self.counted_all {
-            let counted = std::mem::take(&mut self.counted);
-            own = Properties {
-                entries: counted.entries,
-                key_bytes: counted.key_bytes,
-                value_bytes: counted.value_bytes,
-                data_blocks: counted.data_blocks,
-                data_bytes: counted.data_bytes,
-                deletions: counted.deletions,
-                sequences: counted.sequences,
-                first_key: counted.first_key,
-                last_key: counted.last_key,
-                ..own
-            };
-        }
+        let mut own = if self.counted_all {
+            self.counted.properties(&Order::Bytewise, BTreeMap::new())
+        } else {
+            stated.clone()
+        };
+        own.filter_policy.clone_from(&stated.filter_policy);
+        own.filter_bytes = stated.filter_bytes;
         if self.named.has_all_filters {
             // Of several filters, the properties name one. The size of another says nothing.
             let filters = self.named.filters_named.iter();
@@ -282,7 +265,6 @@ impl Verifier<'_> {
             if own != stated {
                 let [own, stated] = [own, stated].map(|text| text.unwrap_or_else(|| "none".into()));
                 let expected = format!("the property {name} {own}, as the table has");
-                let place = (Section::Properties, offset);
                 self.report.find(Severity::Damage, place, expected, stated);
             }
         }

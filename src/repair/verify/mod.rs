@@ -89,7 +89,7 @@ impl<'a> VerifyOptions<'a> {
         mut self,
         callback: impl FnMut(Progress) -> ControlFlow<()> + 'a,
     ) -> VerifyOptions<'a> {
-        self.progress = Reporter::new(callback);
+        self.progress.callback = Some(Box::new(callback));
         self
     }
 }
@@ -134,12 +134,9 @@ impl<'a> VerifyOptions<'a> {
 /// # Ok::<(), leveltable::Error>(())
 /// ```
 pub fn verify(source: impl Into<Source>, options: VerifyOptions<'_>) -> Result<VerifyReport> {
-    let mut source = source.into();
-    let path = source.path.take();
-    let file = TableFile::new(source).map_err(|error| match &path {
-        Some(path) => error.at_path(path),
-        None => error,
-    })?;
+    let mut file = TableFile::new(source.into())?;
+    // Errors name the file, findings do not.
+    file.source.path = None;
     Ok(Verifier::new(&file, options).run())
 }
 
@@ -172,11 +169,7 @@ struct Verifier<'a> {
 
 impl<'a> Verifier<'a> {
     fn new(file: &'a TableFile, options: VerifyOptions<'a>) -> Verifier<'a> {
-        let VerifyOptions {
-            open,
-            keys,
-            mut progress,
-        } = options;
+        let (open, keys, mut progress) = (options.open, options.keys, options.progress);
         progress.start(file.size);
         let order = open.order.clone().unwrap_or(Order::Bytewise);
         let is_internal = keys.is_none() && order.shortens_filter_keys();
@@ -258,7 +251,7 @@ impl<'a> Verifier<'a> {
         let Some((index, is_sound)) = index else {
             return false;
         };
-        let _ = self.check_data(footer.index.offset, index, is_sound);
+        self.check_data(footer.index.offset, index, is_sound);
         is_sound
     }
 
@@ -273,7 +266,12 @@ impl<'a> Verifier<'a> {
     /// The keys say of which kind they are, unless a filter rejects some as of that kind and none as of the other: a database's
     /// filter holds user keys.
     fn settle(&mut self) -> Order {
-        let rejects = |kind| { self.named.filters.iter() }.any(|filter| filter.rejects(kind));
+        let filters = self.named.filters.iter();
+        let rejects = |kind| {
+            filters
+                .clone()
+                .any(|filter| filter.hidden.contains_key(&kind))
+        };
         self.kind = self.kind.or_else(|| match self.evidence.verdict()? {
             KeyKind::Plain if rejects(KeyKind::Plain) && !rejects(KeyKind::Database) => {
                 Some(KeyKind::Database)

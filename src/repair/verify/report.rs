@@ -3,7 +3,6 @@
 use std::fmt;
 
 use crate::error::{Corruption, Error, ErrorKind, Section, show_key};
-use crate::format::Defect;
 use crate::format::properties::KeyKind;
 #[cfg(doc)]
 use crate::repair::verify::verify;
@@ -188,10 +187,6 @@ impl VerifyReport {
                 corruption,
             });
         }
-    }
-
-    pub(super) fn find_defect(&mut self, place: Place, defect: Defect) {
-        self.find_error(place, &defect.locate(place.0, place.1));
     }
 
     pub(super) fn find_error(&mut self, place: Place, error: &Error) {
