@@ -14,7 +14,6 @@ use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame::{self, TRAILER_LEN};
-use crate::format::page;
 use crate::format::pieces::Pieces;
 use crate::format::properties::{FIRST_PROPERTY, Properties};
 use crate::read::recognise::{Counts, Evidence};
@@ -45,9 +44,6 @@ pub(crate) struct Digest {
     pub(super) is_list: bool,
     /// Whether every key is stored whole, at a restart, as nearly all writers do in an index and few in data.
     pub(super) has_restarts_only: bool,
-    /// Whether these handles follow each other from the front of a file, without gaps or with the padding of an aligned table.
-    /// Values are not like this by chance.
-    pub(super) fills_the_front: bool,
     /// The checksum as it is stored, to tell copies of a block.
     pub(super) checksum: u32,
     pub(super) codec: &'static str,
@@ -139,7 +135,6 @@ impl Scanner<'_> {
             ascends: true,
             names_parts: true,
             is_list: true,
-            fills_the_front: true,
             ..Digest::default()
         };
         let (mut is_handles, mut list_end, mut is_rocksdbs) = (true, Some(0), true);
@@ -150,9 +145,6 @@ impl Scanner<'_> {
             let handle = BlockHandle::decode(value).filter(|(_, len)| *len == value.len());
             is_handles &= handle.is_some();
             let follows = handle.filter(|(handle, _)| Some(handle.offset) >= list_end);
-            digest.fills_the_front &= follows.zip(list_end).is_some_and(|((handle, _), end)| {
-                [0, page::to_boundary(end)].contains(&(handle.offset - end))
-            });
             list_end = list_end.and(follows).and_then(|(handle, _)| handle.end());
             digest.is_list &= list_end.is_some();
             digest.names_parts &= names_part(key);

@@ -1,5 +1,6 @@
 //! An index that was found, and where the blocks lie that it lists.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
@@ -7,9 +8,11 @@ use bytes::Bytes;
 
 use super::copy::index_room;
 use super::found::{Digest, Found};
+use super::kinds::clue;
 use super::survey::{Survey, moved, run_of};
 use crate::error::Section;
 use crate::format::footer::BlockHandle;
+use crate::format::page;
 use crate::read::recognise::is_separator;
 
 /// An index that lists the data blocks of a table.
@@ -22,18 +25,21 @@ pub(super) struct Index<'s> {
     /// The stretches of frames that lie inside a block that is missing: they were parts of its values.
     inside: Vec<Range<u64>>,
     /// How far the table has moved, if a footer tells.
-    moved_by: Option<u64>,
+    pub(super) moved_by: Option<u64>,
     /// Whether the footer is right where the file ends, and leads to it.
     pub(super) is_in_place: bool,
     /// Whether the blocks are in the builder's order.
     pub(super) is_ordered: bool,
+    /// Number of blocks near it, at most as many as it lists, and how many of these it lists.
+    near: usize,
+    own_near: usize,
 }
 
 /// A block that an index lists.
 pub(super) struct Listed<'s> {
     pub(super) key: Bytes,
     pub(super) handle: BlockHandle,
-    /// The block. Until all is [settled](Index::settle): that in its place.
+    /// The block. Until all is [settled](Index::settle): that in a place to which it may have moved.
     pub(super) found: Option<&'s Found>,
     /// Where it should lie, unless that is not in the file any more.
     pub(super) extent: Option<Range<u64>>,
@@ -46,30 +52,70 @@ impl Listed<'_> {
     }
 }
 
-/// Frames around an index of one block among which that block is looked for.
-const NEAR: usize = 64;
+/// Most distances by which blocks are looked for: one for each place where bytes were lost or added.
+const MAX_SHIFTS: usize = 16;
 
 fn is_data(found: &Found) -> bool {
     found.data().is_some()
 }
 
 impl<'s> Index<'s> {
-    /// Reads `list`, and finds its blocks where a footer says that they have moved to, or where they were written. `None` if a
-    /// value is no handle, or the keys take more memory than a sound table's would.
+    /// Reads `list`, and finds its blocks by how far they have moved: as far as a footer tells, or as many blocks
+    /// before the index say by their keys and sizes. `None` if a value is no handle, or the keys take more memory than a sound
+    /// table's would.
     pub(super) fn locate(
         survey: &'s Survey<'s>,
         list: &'s Found,
         moved_by: Option<u64>,
     ) -> Option<Index<'s>> {
-        // A footer in the middle of the file is that of another table.
-        let footer = survey.file.footer();
-        let is_last = footer.is_ok_and(|footer| footer.index == list.handle());
+        let mut index = Index::read(survey, list, moved_by)?;
+        let count = index.listed.len();
         // The table ends where its index begins. Before a footer lies another table.
         let mut before = survey.before(list.range.start);
         let footer = before.find(|found| found.section.get() == Section::Footer);
         let begin = footer.map_or(0, |footer| footer.range.end);
-        // A block cannot lie where its own index does.
-        let is_own = |found: &&Found| found.range != list.range && found.range.start >= begin;
+        let own = survey.before(list.range.start);
+        let own = own.take_while(|found| found.range.start >= begin);
+        let own = own.filter(|found| found.digest().is_some());
+        let own: Vec<&Found> = own.take(4 * count + 64).collect();
+        // A size alone says little: two blocks have to agree.
+        let mut votes: HashMap<u64, usize> = HashMap::from([(0, 2)]);
+        for found in own.iter().filter(|found| is_data(found)) {
+            for (i, listed) in index.candidates(found) {
+                let by = found.range.start.wrapping_sub(listed.handle.offset);
+                *votes.entry(by).or_default() += 1 + usize::from(index.fits(i, found, true));
+            }
+        }
+        votes.retain(|_, votes| *votes > 1);
+        let mut shifts: Vec<(u64, usize)> = votes.into_iter().collect();
+        shifts.sort_unstable_by_key(|(by, votes)| Reverse((*votes, *by as i64)));
+        let shifts = shifts.into_iter().map(|(by, _)| by);
+        let mut used = HashSet::new();
+        for by in moved_by.into_iter().chain(shifts).take(MAX_SHIFTS) {
+            let may_be = |found: &&Found| {
+                let is_named = Some(by) == moved_by && found.digest().is_some();
+                // A block cannot lie where its own index does.
+                let is_own = found.range != list.range && found.range.start >= begin;
+                is_own && (is_data(found) || is_named)
+            };
+            for listed in index.listed.iter_mut().filter(|own| own.found.is_none()) {
+                let place = moved(listed.handle, by);
+                let found = place.and_then(|range| survey.at(&range)).filter(may_be);
+                listed.found = found.filter(|found| used.insert(found.range.start));
+            }
+        }
+        let is_used = |found: &&Found| used.contains(&found.range.start);
+        let near = own.into_iter();
+        let near: Vec<_> = near.filter(|own| is_used(own) || is_data(own)).collect();
+        let near = near.iter().copied().take(count);
+        (index.near, index.own_near) = (near.clone().count(), near.filter(is_used).count());
+        Some(index)
+    }
+
+    fn read(survey: &'s Survey<'s>, list: &'s Found, moved_by: Option<u64>) -> Option<Index<'s>> {
+        // A footer in the middle of the file is that of another table.
+        let footer = survey.file.footer();
+        let is_last = footer.is_ok_and(|footer| footer.index == list.handle());
         let (mut listed, mut by_key) = (Vec::new(), HashMap::new());
         let mut room = index_room(survey.file.size);
         let mut entries = survey.entries(list.handle())?;
@@ -77,15 +123,11 @@ impl<'s> Index<'s> {
             room = room.checked_sub(entries.key().len() as u64)?;
             let key = Bytes::copy_from_slice(entries.key());
             let (handle, _) = BlockHandle::decode(entries.value())?;
-            let at = |by| survey.at(&moved(handle, by)?).filter(is_own);
-            let named = moved_by
-                .and_then(at)
-                .filter(|found| found.digest().is_some());
             by_key.insert(key.clone(), listed.len());
             listed.push(Listed {
                 key,
                 handle,
-                found: named.or_else(|| at(0).filter(|found| is_data(found))),
+                found: None,
                 extent: None,
             });
         }
@@ -98,72 +140,84 @@ impl<'s> Index<'s> {
             moved_by,
             is_in_place: moved_by == Some(0) && is_last,
             is_ordered: false,
+            near: 0,
+            own_near: 0,
         })
     }
 
-    /// Whether the list is an index: a footer says so, or its blocks follow each other from the front of a file, and it can be
+    /// Whether the list is an index: a footer says so, or its sizes are those of most blocks before it, and it can be
     /// told from data whose values are handles.
-    pub(super) fn is_likely(&self, must_have_room: bool) -> bool {
+    pub(super) fn is_likely(&self, clues: &HashSet<u64>, must_have_room: bool) -> bool {
         if self.moved_by.is_some() {
             // Nothing else can be the index of an empty table.
             return !self.listed.is_empty() || self.survey.data().next().is_none();
         }
-        let fills_the_front = self.list.digest().is_some_and(|own| own.fills_the_front);
-        fills_the_front && self.stands_apart(must_have_room)
+        (self.near > 0 && 2 * self.own_near >= self.near || self.fills_the_front())
+            && self.stands_apart(clues, must_have_room)
     }
 
     /// Whether the list, which no footer names, can be told from data whose values are handles by its keys or by what lies
     /// around it.
     ///
     /// Data would continue the keys of the block before it. An index does so only if that is the only one which it lists.
-    /// Then either its key is what a writer makes of the last key of a block nearby, or metaindex, filter or a gap lies between
-    /// the two; and no data comes right after it, which a longer one that does not continue the keys may have.
-    /// `must_have_room`: whether anything after it shows that it is no index which has lost what was before it.
-    fn stands_apart(&self, must_have_room: bool) -> bool {
+    /// Then either its key is what a writer makes of a block's last key, or metaindex, filter or a gap lies between the two; and
+    /// no data comes right after it, which a longer one that does not continue the keys may have. `must_have_room`: whether anything after it shows that it is no index which has lost
+    /// what was before it.
+    fn stands_apart(&self, clues: &HashSet<u64>, must_have_room: bool) -> bool {
         let survey = self.survey;
         let Range { start, end } = self.list.range;
         let after = survey.frames.get(&end);
         let is_last = !after.is_some_and(is_data);
-        let before = survey.before(start).find(|found| is_data(found));
-        let follows_data = before.is_some_and(|before| before.range.end == start);
-        let keys = before.and_then(Found::data).zip(self.list.digest());
-        let continues = keys.is_some_and(|(before, own)| {
+        let before = survey.before(start).next();
+        let before = before.filter(|before| before.range.end == start);
+        let follows_data = before.is_some_and(is_data);
+        let data_before = survey.before(start).find_map(Found::data);
+        let own = self.list.digest();
+        let continues = data_before.zip(own).is_some_and(|(before, own)| {
             let ascend = before.ascends && own.ascends;
-            ascend && survey.order.compare(&before.last, &own.first).is_lt()
+            ascend && self.survey.order.compare(&before.last, &own.first).is_lt()
         });
         let [only] = &self.listed[..] else {
-            let has_its_form = self.list.digest().is_some_and(|own| own.has_restarts_only);
+            let has_its_form =
+                own.is_some_and(|own| own.has_restarts_only) && { self.listed.iter() }
+                    .all(|listed| listed.handle != self.list.handle());
             let mut blocks = self.listed.iter().enumerate();
             let fit = |(i, listed): (usize, &Listed<'s>)| {
                 listed.found.is_none_or(|found| self.fits(i, found, true))
             };
-            return !continues || is_last && (!follows_data || has_its_form && blocks.all(fit));
+            let is_its = has_its_form && self.own_near > 0 && blocks.all(fit);
+            return !continues || is_last && (!follows_data || is_its);
         };
-        let is_its = |block: &Digest| {
-            let mut shortened = block.last.clone();
-            survey
-                .order
-                .comparator()
-                .find_short_successor(&mut shortened);
-            only.key == block.last || only.key == shortened
-        };
-        let near = survey.before(start).take(NEAR);
-        let near = near.chain(survey.from(end).take(NEAR));
-        let near = near.filter(|found| found.handle().size == only.handle.size);
         // None of a database's data has the largest sequence number.
-        let is_shortened = survey.order.shortens_filter_keys() && is_separator(&only.key);
-        let has_its = is_shortened || near.filter_map(Found::data).any(is_its);
-        // Where no data is left, the listed block must at least have had room, unless bytes may be missing.
+        let is_shortened = self.survey.order.shortens_filter_keys() && is_separator(&only.key);
+        if is_shortened || clues.contains(&clue(only.handle.size, &only.key)) {
+            return is_last;
+        }
         let ends_a_table =
             |found: &Found| matches!(found.section.get(), Section::Metaindex | Section::Footer);
-        let next_to = survey.before(start).next();
-        let next_to = next_to.filter(|found| found.range.end == start);
-        let has_room = only.handle.end() <= Some(start)
-            || next_to.map_or(start > 0, ends_a_table)
+        // Where no data is left, the listed block must at least have had room, unless bytes may be missing.
+        let has_room = self.near > 0
+            || only.handle.end() <= Some(start)
+            || before.map_or(start > 0, ends_a_table)
             || !must_have_room;
         // Data of another table, which came in front of it: its keys go before, or the front of its own is gone.
-        let is_others = !must_have_room && (!continues || !survey.frames.contains_key(&0));
-        is_last && (has_its || has_room && (!follows_data || is_others && after.is_some()))
+        let may_be_others = !continues || !survey.frames.contains_key(&0);
+        let is_others = may_be_others && !must_have_room && self.fills_the_front();
+        has_room && is_last && (!follows_data || is_others && after.is_some())
+    }
+
+    /// Whether the blocks follow each other from the front of a file, without gaps or with the padding of an aligned table. Values
+    /// are not like this by chance.
+    fn fills_the_front(&self) -> bool {
+        let mut end = Some(0);
+        self.listed.iter().all(|Listed { handle, .. }| {
+            let follows = end.is_some_and(|end: u64| {
+                end == handle.offset
+                    || end.checked_add(page::to_boundary(end)) == Some(handle.offset)
+            });
+            end = handle.end();
+            follows
+        })
     }
 
     /// Whether its table seems to be stored in a value of a damaged block: it is whole, begins a stretch of frames with bytes
@@ -188,13 +242,20 @@ impl<'s> Index<'s> {
     /// whether the table says that its order is not the builder's.
     pub(super) fn settle(&mut self, is_other: bool) {
         self.is_ordered = !is_other && self.is_in_order();
+        let mut together: HashMap<u64, usize> = HashMap::new();
+        for by in self.listed.iter().filter_map(Listed::shift) {
+            *together.entry(by).or_default() += 1;
+        }
         let kept = self.listed.iter().enumerate().map(|(i, listed)| {
-            let found = listed.found?;
+            let (found, by) = (listed.found?, listed.shift()?);
+            // One that moved by itself may lie inside another one.
+            let is_alone = together.get(&by) == Some(&1);
+            let is_placed = by == 0 || Some(by) == self.moved_by || !is_alone;
             // In another order, an index key may have been shortened: the block is no other's.
             let names_other = |own: &Digest| self.by_key.contains_key(&own.last[..]);
             let names_other = || found.digest().is_some_and(names_other);
             let fits = self.fits(i, found, self.is_ordered) || !self.is_ordered && !names_other();
-            fits.then_some(found)
+            (is_placed && fits).then_some(found)
         });
         let kept: Vec<_> = kept.collect();
         for (listed, found) in self.listed.iter_mut().zip(kept) {
@@ -204,8 +265,10 @@ impl<'s> Index<'s> {
         self.measure();
         // What is found shows how far those around it have moved, and so what lies inside another one.
         for _ in 0..2 {
-            self.search();
-            self.measure();
+            if self.listed.iter().any(|listed| listed.found.is_none()) {
+                self.search();
+                self.measure();
+            }
         }
         // If hardly a block was in its place, those found elsewhere tell the order.
         self.is_ordered = !is_other && self.is_in_order();
@@ -238,25 +301,31 @@ impl<'s> Index<'s> {
         }
     }
 
-    /// Finds where the missing blocks should lie: as far from their handles as the block before them, or else the one after them,
-    /// or else the index. If the one after them is as far, what lies inside of them is known, too: else bytes were lost or added.
+    /// Finds where the listed blocks should lie: as far from their handles as the block before them, or else the one after
+    /// them. If both are as far, what lies inside of one that is missing is known, too: else bytes were lost or added.
     fn measure(&mut self) {
         let size = self.survey.file.size;
-        let mut by = self.listed.iter().find_map(Listed::shift).or(self.moved_by);
-        for listed in &mut self.listed {
-            by = listed.shift().or(by);
-            if listed.found.is_none() {
-                let extent = by.and_then(|by| moved(listed.handle, by));
-                listed.extent = extent.filter(|extent| extent.end <= size);
-            }
-        }
-        let mut missing = BTreeMap::new();
-        by = self.moved_by.or(by);
-        for listed in self.listed.iter().rev() {
-            by = listed.shift().or(by);
+        let from_end = || self.listed.iter().rev();
+        let mut after = self.moved_by.or_else(|| from_end().find_map(Listed::shift));
+        let afters = from_end().map(|listed| {
+            after = listed.shift().or(after);
+            after
+        });
+        let afters: Vec<Option<u64>> = afters.collect();
+        let (mut before, mut missing) = (None, BTreeMap::new());
+        for (listed, after) in self.listed.iter_mut().zip(afters.into_iter().rev()) {
+            before = listed.shift().or(before);
+            let by = before.or(after);
             let extent = by.and_then(|by| moved(listed.handle, by));
-            if listed.found.is_none() && extent == listed.extent {
-                missing.extend(extent.map(|extent| (extent.start, extent.end)));
+            let extent = extent.filter(|extent| extent.end <= size);
+            if let Some(extent) = extent
+                .as_ref()
+                .filter(|_| listed.found.is_none() && after == by)
+            {
+                missing.insert(extent.start, extent.end);
+            }
+            if listed.found.is_none() {
+                listed.extent = listed.extent.take().or(extent);
             }
         }
         self.inside = self.survey.runs();
@@ -295,11 +364,10 @@ impl<'s> Index<'s> {
         let before = i.checked_sub(1).and_then(|before| self.listed.get(before));
         let is_after =
             |own: &Listed<'_>| self.survey.order.compare(&own.key, &digest.first).is_lt();
-        let ends_before = self.survey.order.compare(&digest.last, key).is_le();
-        (
-            digest.last == *key,
-            before.is_none_or(is_after) && ends_before,
-        )
+        let reaches = |end: &[u8]| self.survey.order.compare(end, key).is_le();
+        let is_between =
+            before.is_none_or(is_after) && reaches(&digest.first) && reaches(&digest.last);
+        (digest.last == *key, is_between)
     }
 
     /// Whether a block fits its index key, in the builder's order or in another one.
@@ -321,10 +389,12 @@ impl<'s> Index<'s> {
             neither += usize::from(!is_last && !is_between);
             misordered += usize::from(found.digest().is_some_and(|digest| !digest.ascends));
         }
-        let keys = self.listed.iter().map(|listed| &listed.key);
         // Where index keys were shortened in the builder's order, keys out of order are a fault of the writer.
+        let is_evident = 2 * only_between > all && 2 * misordered <= all;
+        let keys = self.listed.iter().map(|listed| &listed.key);
         keys.is_sorted_by(|a, b| self.survey.order.compare(a, b).is_lt())
             && only_last <= neither
-            && (misordered == 0 || 2 * only_between > all)
+            && 2 * neither <= all
+            && (misordered == 0 || is_evident)
     }
 }

@@ -3,11 +3,12 @@
 //! - What a usable index lists is data.
 //! - Another block is *metadata* if it decodes as properties, or if its keys are names of a metaindex and its values are
 //!   handles that lead to no data. User keys may begin with `filter.`, and user values may look like handles.
-//! - An *index* lists handles of blocks that follow each other from the front of a file. A footer may name it, but need not: it is
+//! - An *index* lists handles whose sizes are those of the data blocks before it. A footer may name it, but need not: it is
 //!   usable wherever it lies, and in whatever order its keys are. It certainly is one if `about.pieces` after it divides it, or if
 //!   properties after it state as many blocks of as many bytes as it lists.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -49,6 +50,12 @@ impl<'s> Kinds<'s> {
         let named = follow_footers(survey);
         set_aside_metaindexes(survey);
         let (mut index, inside) = find_index(survey, &named);
+        for found in named.keys().filter_map(|start| survey.frames.get(start)) {
+            // One that lists nothing of use is no data either.
+            if found.section.get() == Section::Data {
+                found.section.set(Section::Index);
+            }
+        }
         let properties = match &index {
             Some(index) => properties_of(survey, index),
             None => {
@@ -160,21 +167,27 @@ fn find_index<'s>(
     named: &HashMap<u64, u64>,
 ) -> (Option<Index<'s>>, Option<Index<'s>>) {
     let runs = survey.runs();
-    let (mut index, mut inside, mut must_have_room) = (None, None, false);
+    let clues = clues(survey);
+    let (mut listed, mut must_have_room) = (HashSet::<u64>::new(), false);
+    let (mut index, mut inside) = (None, None);
     for found in survey.before(survey.file.size) {
         let start = found.range.start;
         let moved_by = named.get(&start).copied();
-        let is_list = found.is_list();
+        let is_list = found.is_list() && !listed.contains(&start);
         let is_certain = is_list && is_stated(survey, found);
-        let may_be_one = moved_by.is_some() || is_list && found.data().is_some();
+        let may_be_one = moved_by.is_some() && !listed.contains(&start)
+            || is_certain
+            || is_list && found.data().is_some();
         let found_index = may_be_one
             .then(|| Index::locate(survey, found, moved_by))
             .flatten()
-            .filter(|index| is_certain || index.is_likely(must_have_room));
+            .filter(|index| is_certain || index.is_likely(&clues, must_have_room));
         let Some(found_index) = found_index else {
             must_have_room |= shows_that_nothing_is_missing(survey, found);
             continue;
         };
+        let blocks = found_index.listed.iter().filter_map(|listed| listed.found);
+        listed.extend(blocks.map(|block| block.range.start));
         found.section.set(Section::Index);
         if index.is_none() {
             if !found_index.is_inside_a_value(&runs) {
@@ -188,12 +201,14 @@ fn find_index<'s>(
     (index, inside)
 }
 
-/// Whether a block that comes after a list shows that the list is no index which has lost all that was before it: data, or a
-/// metaindex that has not moved.
+/// Whether a block that comes after a list shows that the list is no index which has lost all that was before it: data,
+/// pieces and properties that are another one's, or what has not moved.
 fn shows_that_nothing_is_missing(survey: &Survey<'_>, found: &Found) -> bool {
     let is_there =
         |handle: BlockHandle| moved(handle, 0).is_some_and(|range| survey.at(&range).is_some());
     match found.section.get() {
+        Section::Pieces | Section::Properties => true,
+        Section::Footer => found.footer.is_some_and(|footer| is_there(footer.index)),
         Section::Metaindex => survey.handles_in(found.handle()).into_iter().any(is_there),
         _ => found.data().is_some(),
     }
@@ -219,6 +234,28 @@ fn is_stated(survey: &Survey<'_>, list: &Found) -> bool {
     })
 }
 
+/// What an index says of the last block of its table, for all blocks of data: with a key that is shortened as by this crate, or not
+/// at all.
+fn clues(survey: &Survey<'_>) -> HashSet<u64> {
+    let mut clues = HashSet::new();
+    for found in survey.data() {
+        let size = found.handle().size;
+        let last = found.digest().map(|digest| digest.last.clone());
+        let mut key = last.unwrap_or_default();
+        clues.insert(clue(size, &key));
+        survey.order.comparator().find_short_successor(&mut key);
+        clues.insert(clue(size, &key));
+    }
+    clues
+}
+
+/// What an index says of a block, as a hash: the keys themselves would take memory.
+pub(super) fn clue(size: u64, key: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (size, key).hash(&mut hasher);
+    hasher.finish()
+}
+
 /// Sets aside the metaindex that each footer names. Returns the indexes that they name, each with how far it has moved.
 fn follow_footers(survey: &Survey<'_>) -> HashMap<u64, u64> {
     let mut named = HashMap::new();
@@ -233,16 +270,24 @@ fn follow_footers(survey: &Survey<'_>) -> HashMap<u64, u64> {
             found.entries.is_some().then_some(found)
         };
         let metaindex = entries_at(footer.metaindex);
-        let is_index = |found: &&Found| found.digest().is_none_or(|digest| digest.is_list);
+        // A footer that lost bytes of its padding is read from a byte too early, and may name anything.
+        let is_index = |found: &&Found| {
+            found.digest().is_none_or(|digest| {
+                digest.is_list && (by == 0 || metaindex.is_some() || !digest.names_parts)
+            })
+        };
         let index = entries_at(footer.index).filter(is_index);
-        if let Some(metaindex) = metaindex {
-            metaindex.section.set(Section::Metaindex);
-            // Other parts that it names are no data, unless an index lists them.
-            let parts = survey.handles_in(metaindex.handle()).into_iter();
-            let parts = parts.take(MAX_PARTS).filter_map(entries_at);
+        if let (Some(index), Some(metaindex)) = (index, metaindex) {
+            // Other parts that it names are no data, unless the index lists them.
+            let listed = survey.handles_in(index.handle());
+            let mut parts = survey.handles_in(metaindex.handle());
+            parts.truncate(MAX_PARTS);
+            parts.retain(|part| !listed.contains(part));
+            let parts = parts.into_iter().filter_map(entries_at);
             let parts = parts.filter(|part| part.data().is_some());
             parts.for_each(|part| part.section.set(Section::Metaindex));
         }
+        metaindex.inspect(|found| found.section.set(Section::Metaindex));
         named.extend(index.map(|found| (found.range.start, by)));
     }
     named
@@ -290,8 +335,12 @@ fn data_before<'s>(survey: &'s Survey<'_>, metaindex: &Digest, end: u64) -> Opti
 
 /// The properties after an index, where this crate writes them, or between it and its data. None of another table.
 fn properties_of(survey: &Survey<'_>, index: &Index<'_>) -> Option<Properties> {
+    let listed = index.listed.iter().filter_map(|listed| listed.found);
+    let listed: HashSet<u64> = listed.map(|found| found.range.start).collect();
     let is_beside = |found: &&Found| {
-        !matches!(found.section.get(), Section::Index | Section::Footer) && found.data().is_none()
+        !matches!(found.section.get(), Section::Index | Section::Footer)
+            && !listed.contains(&found.range.start)
+            && found.data().is_none()
     };
     let Range { start, end } = index.list.range;
     let after = survey.from(end).take_while(is_beside);

@@ -316,7 +316,7 @@ impl fmt::Display for LostRange {
 /// tables in a file the last with a whole index is copied. What is left out is [reported](SalvageReport::lost).
 ///
 /// **Nothing is invented.** Index, metaindex, properties and filter blocks are not taken for data, even without the footer that
-/// names them: an index by its handles and what lies around it, a metaindex by its names and by what it leads to.
+/// names them: an index by its handles and the sizes of the blocks before it, a metaindex by its names and by what it leads to.
 /// Some blocks cannot be told from data:
 ///
 /// - tables or blocks stored as values in a block that is damaged, in a file without an index: they are copied, and the report
