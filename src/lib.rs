@@ -156,7 +156,9 @@ pub mod shared {
 
     pub use crate::coding::get_varint64;
     pub use crate::format::checksum::{crc32c, mask};
+    pub use crate::format::internal_key::user_key;
     pub use crate::read::bounds::prefix_bounds;
+    pub use crate::read::range::no_prefixes;
 }
 mod trace;
 mod write;

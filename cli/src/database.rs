@@ -36,11 +36,13 @@ pub(crate) fn options(skip_damaged: bool) -> DatabaseOptions {
 /// Says on standard error which records of logs were left out of `db` because they are damaged. Returns whether there are any.
 pub(crate) fn complain_of_damage(db: &Database) -> bool {
     let mut gaps = db.recovery().gaps;
-    gaps.retain(|left_out| left_out.gap.kind == GapKind::Damaged);
-    for left_out in &gaps {
-        let (path, gap) = (db.path().join(&left_out.file), &left_out.gap);
+    gaps.retain(|(_, gap)| gap.kind == GapKind::Damaged);
+    for (file, gap) in &gaps {
         let what = format!("{} bytes at offset {}", gap.bytes, gap.offset);
-        complain("left out", &format!("{}: {what}", path.display()));
+        complain(
+            "left out",
+            &format!("{}: {what}", db.path().join(file).display()),
+        );
     }
     !gaps.is_empty()
 }

@@ -267,8 +267,8 @@ fn check_database(path: &Path, report: &mut Report<'_>) -> Result<Answer, Failur
         }
         _ => Ok(Answer::Yes),
     })?;
-    for left_out in &db.recovery().gaps {
-        let (file, gap, what) = (&left_out.file, &left_out.gap, gap_name(left_out.gap.kind));
+    for (file, gap) in &db.recovery().gaps {
+        let what = gap_name(gap.kind);
         let place = format!("{file} at offset {}", gap.offset);
         notes += &format!("; note: {place}: {} bytes: {what}", gap.bytes);
     }

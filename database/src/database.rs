@@ -4,9 +4,11 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
+#[cfg(doc)]
+use leveltable::ErrorKind;
 use leveltable::db::DbEntry;
-use leveltable::shared::prefix_bounds;
-use leveltable::{Comparator, Error, ErrorKind, KeyRange, OpenOptions, Result};
+use leveltable::shared::{no_prefixes, prefix_bounds};
+use leveltable::{Comparator, KeyRange, OpenOptions, Result};
 
 use crate::directory::DatabaseFile;
 use crate::log::Recovery;
@@ -86,7 +88,10 @@ impl Database {
     }
 
     /// Does something with the state; after reading the database again, if the state turns out to be out of date.
-    pub(crate) fn with_state<T>(&self, work: impl Fn(&Arc<State>) -> Result<T>) -> Result<T> {
+    pub(crate) fn with_state<T>(
+        &self,
+        mut work: impl FnMut(&Arc<State>) -> Result<T>,
+    ) -> Result<T> {
         retry(|attempt| {
             if attempt > 1 {
                 self.read_again()?;
@@ -156,13 +161,9 @@ impl Database {
     /// Only in bytewise order do such keys always lie together. In any other order the only item is an error of
     /// [`ErrorKind::Comparator`]: use a range there.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DatabaseRange {
-        let state = self.state();
-        let bounds = prefix_bounds(prefix.as_ref());
-        let bounds = state.is_bytewise.then_some(bounds).ok_or_else(|| {
-            let what = "keys of one prefix need not lie together in the order";
-            let message = format!("{what} {:?}: use a range", state.order_name);
-            Error::new(ErrorKind::Comparator, message)
-        });
+        let (state, bounds) = (self.state(), prefix_bounds(prefix.as_ref()));
+        let bounds = state.is_bytewise.then_some(bounds);
+        let bounds = bounds.ok_or_else(|| no_prefixes(&state.order_name));
         DatabaseRange::new(self.clone(), bounds)
     }
 
@@ -236,8 +237,8 @@ impl Database {
 /// use leveltable_database::DatabaseOptions;
 ///
 /// let db = DatabaseOptions::new().skip_damaged(true).open_read_only("db")?;
-/// for left_out in &db.recovery().gaps {
-///     println!("{}: {} bytes at {}", left_out.file, left_out.gap.bytes, left_out.gap.offset);
+/// for (file, gap) in &db.recovery().gaps {
+///     println!("{file}: {} bytes at {}", gap.bytes, gap.offset);
 /// }
 /// # Ok::<(), leveltable::Error>(())
 /// ```

@@ -28,13 +28,7 @@ pub enum FileKind {
     Log,
     /// `000005.ldb`, or `.sst` as LevelDB before 1.14 named tables.
     Table,
-    /// `LOCK`, which a writer holds.
-    Lock,
-    /// `LOG` and `LOG.old`, which people read.
-    InfoLog,
-    /// `000007.dbtmp`, which becomes CURRENT.
-    Temporary,
-    /// Anything else.
+    /// Anything else: `LOCK`, which a writer holds, `LOG`, which people read, and files of others.
     Other,
 }
 
@@ -43,12 +37,9 @@ impl FileKind {
     pub fn of(name: &str) -> (FileKind, Option<u64>) {
         let (kind, digits) = match (name, name.strip_prefix("MANIFEST-"), name.split_once('.')) {
             ("CURRENT", ..) => return (FileKind::Current, None),
-            ("LOCK", ..) => return (FileKind::Lock, None),
-            ("LOG" | "LOG.old", ..) => return (FileKind::InfoLog, None),
             (_, Some(digits), _) => (FileKind::Manifest, digits),
             (.., Some((digits, "log"))) => (FileKind::Log, digits),
             (.., Some((digits, "ldb" | "sst"))) => (FileKind::Table, digits),
-            (.., Some((digits, "dbtmp"))) => (FileKind::Temporary, digits),
             _ => return (FileKind::Other, None),
         };
         match digits.parse() {
@@ -253,7 +244,7 @@ impl State {
                 FileKind::Table if !self.version.deleted.contains(&id) => FileState::Orphan,
                 FileKind::Log if self.version.needs_log(id) => FileState::Live,
                 FileKind::Manifest | FileKind::Table | FileKind::Log => FileState::Obsolete,
-                _ => FileState::Aside,
+                FileKind::Other => FileState::Aside,
             };
             DatabaseFile {
                 name,

@@ -38,8 +38,8 @@ mod walk;
 pub use database::{Database, DatabaseOptions};
 pub use directory::{DatabaseFile, FileKind, FileState};
 pub use indexeddb::IndexedDbComparator;
-pub use log::{FileGap, Gap, GapKind, LogItem, LogReader, LogRecord, ReadLog, Recovery};
-pub use record::{Batch, Change, Edit, TableFile};
+pub use log::{Gap, GapKind, LogItem, LogReader, LogRecord, ReadLog, Recovery};
+pub use record::{Batch, Edit, TableFile};
 pub use walk::{DatabaseRange, HistoryEntries, HistoryEntry, VersionState};
 
 /// The README's code is compiled with the tests.

@@ -13,7 +13,6 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
 
-use bytes::Bytes;
 use leveltable::db::DbEntry;
 use leveltable::shared::{crc32c, mask};
 use leveltable::{Corruption, Error, ErrorKind, Result, Section};
@@ -90,7 +89,7 @@ pub enum GapKind {
 /// for item in LogReader::open("db/000003.log")? {
 ///     match item? {
 ///         LogItem::Record(record) => match Batch::parse(&record.payload) {
-///             Ok(batch) => println!("{}: {} changes", record.offset, batch.count()),
+///             Ok(batch) => println!("{}: {} changes", record.offset, batch.changes.len()),
 ///             Err(defect) => println!("{}: {defect}", record.offset),
 ///         },
 ///         LogItem::Gap(gap) => println!("{}: {} bytes {:?}", gap.offset, gap.bytes, gap.kind),
@@ -286,9 +285,9 @@ pub struct Recovery {
     pub without_manifest: bool,
     /// The logs that were read, in ascending order.
     pub logs: Vec<ReadLog>,
-    /// Bytes of logs and MANIFEST that are no record: ends that a writer did not finish, zeros, and damage that was left out with
+    /// Bytes of logs and MANIFEST that are no record, with the file's name: ends that a writer did not finish, zeros, and damage that was left out with
     /// [`skip_damaged`](crate::DatabaseOptions::skip_damaged).
-    pub gaps: Vec<FileGap>,
+    pub gaps: Vec<(String, Gap)>,
     /// The log that the MANIFEST says is in use, if it is not there.
     pub missing_log: Option<u64>,
     /// With [`skip_damaged`](crate::DatabaseOptions::skip_damaged) and without a MANIFEST: tables that were left out, and why.
@@ -306,15 +305,6 @@ pub struct ReadLog {
     pub batches: u64,
     /// Number of changes in them.
     pub changes: u64,
-}
-
-/// A gap in a log or in the MANIFEST.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileGap {
-    /// The file's name.
-    pub file: String,
-    /// Where in it.
-    pub gap: Gap,
 }
 
 impl Recovery {
@@ -349,8 +339,7 @@ impl Recovery {
                     let defect = Corruption::new(section, gap.offset, gap.expected, gap.found);
                     return Err(damage(path, defect));
                 }
-                let file = name_of(path);
-                self.gaps.push(FileGap { file, gap });
+                self.gaps.push((name_of(path), gap));
             }
         }
         Ok(items.offset())
@@ -370,15 +359,9 @@ impl Recovery {
         log.bytes = self.read(path, items, (Section::Log, skip_damaged), |record| {
             let batch = Batch::parse(&record.payload)?;
             log.batches += 1;
-            log.changes += u64::from(batch.count());
-            for change in batch.changes() {
-                let entry = DbEntry {
-                    user_key: Bytes::copy_from_slice(change.user_key),
-                    sequence: change.sequence,
-                    version: change.value.map(Bytes::copy_from_slice).into(),
-                };
-                take(entry, record.offset);
-            }
+            log.changes += batch.changes.len() as u64;
+            let changes = batch.changes.into_iter();
+            changes.for_each(|change| take(change, record.offset));
             Ok(())
         })?;
         log.number = FileKind::of(&name_of(path)).1.unwrap_or(0);

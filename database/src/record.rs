@@ -1,7 +1,8 @@
 //! Decoding the records of logs, write batches, and those of MANIFESTs, version edits. Their bytes may say anything.
 
-use leveltable::db::{InternalKey, MAX_SEQUENCE};
-use leveltable::shared::get_varint64;
+use bytes::Bytes;
+use leveltable::db::{DbEntry, InternalKey, MAX_SEQUENCE, Version};
+use leveltable::shared::{get_varint64, user_key};
 use leveltable::{Corruption, Section};
 
 /// LevelDB has levels 0 to 6, goleveldb more where they fill up.
@@ -49,14 +50,16 @@ impl<'a> Decoder<'a> {
         InternalKey::parse(stored).map(|_| stored.to_vec())
     }
 
-    fn change(&mut self, sequence: u64) -> Option<Change<'a>> {
+    fn change(&mut self, sequence: u64) -> Option<DbEntry> {
         let [kind] = self.array()?;
-        let user_key = self.string()?;
-        let value = if kind > 0 { Some(self.string()?) } else { None };
-        (kind <= 1).then_some(Change {
+        Some(DbEntry {
+            user_key: Bytes::copy_from_slice(self.string()?),
             sequence,
-            user_key,
-            value,
+            version: match kind {
+                0 => Version::Deleted,
+                1 => Version::Value(Bytes::copy_from_slice(self.string()?)),
+                _ => return None,
+            },
         })
     }
 
@@ -69,35 +72,26 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// A write batch: changes that take effect together.
+/// A write batch: changes that take effect together, each with its own sequence number.
 ///
 /// ```text
 /// fixed64 sequence of the first change, fixed32 number of changes, change*
 /// change = 1 key value | 0 key          key, value = varint32 length, bytes
 /// ```
 #[derive(Debug, Clone)]
-pub struct Batch<'a> {
-    changes: Vec<Change<'a>>,
+#[non_exhaustive]
+pub struct Batch {
+    /// The changes, in the order in which they take effect.
+    pub changes: Vec<DbEntry>,
 }
 
-/// A change of a user key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Change<'a> {
-    /// The change's own sequence number.
-    pub sequence: u64,
-    /// The key as the database's user knows it.
-    pub user_key: &'a [u8],
-    /// The new value; `None` for a deletion.
-    pub value: Option<&'a [u8]>,
-}
-
-impl<'a> Batch<'a> {
+impl Batch {
     /// Checks all of a log record's payload.
     ///
     /// # Errors
     ///
     /// Where it is no batch of LevelDB's, by an offset within the payload.
-    pub fn parse(payload: &'a [u8]) -> Result<Batch<'a>, Corruption> {
+    pub fn parse(payload: &[u8]) -> Result<Batch, Corruption> {
         let mut rest = Decoder { rest: payload };
         let defect = |at: Decoder<'_>, expected: &str, hint: &str| {
             Err(at.defect(payload, Section::Log, expected, hint))
@@ -123,16 +117,6 @@ impl<'a> Batch<'a> {
             return defect(rest, &expected, &format!(" after {}", changes.len()));
         }
         Ok(Batch { changes })
-    }
-
-    /// Number of changes.
-    pub fn count(&self) -> u32 {
-        self.changes.len() as u32
-    }
-
-    /// The changes, in the order in which they take effect.
-    pub fn changes(&self) -> impl Iterator<Item = Change<'a>> {
-        self.changes.iter().copied()
     }
 }
 
@@ -187,10 +171,6 @@ impl TableFile {
     pub fn last_user_key(&self) -> &[u8] {
         user_key(&self.largest)
     }
-}
-
-fn user_key(stored: &[u8]) -> &[u8] {
-    stored.split_last_chunk::<8>().map_or(&[], |key| key.0)
 }
 
 impl Edit {

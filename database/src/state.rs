@@ -18,7 +18,7 @@ use leveltable::{ErrorKind, OpenOptions, Result, Section, TableCache, WriteOptio
 use crate::database::DatabaseOptions;
 use crate::directory::{Current, FileKind, changed, failed, file_name, list};
 use crate::indexeddb::IndexedDbComparator;
-use crate::log::{FileGap, LogReader, Recovery, damage};
+use crate::log::{Gap, LogReader, Recovery, damage};
 use crate::record::{Edit, TableFile};
 
 /// Bytes of keys and values of a table that is sorted in memory.
@@ -53,7 +53,7 @@ pub(crate) struct Version {
     /// Bytes of the MANIFEST that were read.
     pub(crate) bytes: u64,
     /// Those of them that are no record.
-    pub(crate) gaps: Vec<FileGap>,
+    pub(crate) gaps: Vec<(String, Gap)>,
 }
 
 impl Version {

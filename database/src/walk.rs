@@ -1,8 +1,8 @@
 //! Walks within bounds: the live entries of a database, from both ends, and all versions that files still hold.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
-use std::iter::{self, FlatMap, FusedIterator, Peekable};
+use std::collections::{HashMap, VecDeque};
+use std::iter::{self, FusedIterator, Peekable};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::vec;
 
 use bytes::Bytes;
 use itertools::Itertools as _;
-use leveltable::db::{DbEntry, DbRange, MAX_SEQUENCE, Version};
+use leveltable::db::{DbCursor, DbEntry, DbRange, MAX_SEQUENCE, ValueType, Version};
 use leveltable::{DbTable, Error, ErrorKind, KeyRange, Result, TableCache};
 
 use self::VersionState::{Deleted, FileNotListed, Live, Overwritten};
@@ -24,65 +24,151 @@ use crate::state::{Bounds, Listed, Run, State, is_not_found};
 /// Owns what it needs. Shows the database as of its first entry, whatever a writer or a refresh does meanwhile. Ends after its first
 /// error. One error is of kind [`ErrorKind::Replaced`]: the writer has removed a table that the range had not come to yet.
 /// [`Database::pin`] prevents that on Unix.
+///
+/// As an iterator, it copies each key; [`advance`](DatabaseRange::advance) lends keys and values, in about two thirds of the time.
 #[derive(Debug)]
 #[must_use]
 pub struct DatabaseRange {
     db: Database,
-    /// Until the first entry is asked for: the bounds, or the error that is the only item.
-    bounds: Option<Result<Bounds>>,
-    /// `None` before the first entry, and after the last.
-    walk: Option<Walk>,
+    /// If an error, that is the only item.
+    bounds: Result<Bounds>,
+    /// Whether an entry was asked for.
+    has_begun: bool,
+    /// Those that are left. Tables are opened when the range comes to them, and few are merged at a time.
+    parts: VecDeque<Part>,
+    /// In an order that is not known, the newest version of each key.
+    newest: HashMap<Bytes, u64>,
 }
 
 impl DatabaseRange {
     pub(crate) fn new(db: Database, bounds: Result<Bounds>) -> DatabaseRange {
-        let (bounds, walk) = (Some(bounds), None);
-        DatabaseRange { db, bounds, walk }
-    }
-
-    /// Takes an entry from an end.
-    #[inline]
-    fn take(&mut self, back: bool) -> Option<Result<(Bytes, Bytes)>> {
-        let entry = match &mut self.walk {
-            Some(walk) => walk.step(back),
-            None => self.start(back).transpose(),
-        };
-        if !matches!(entry, Some(Ok(_))) {
-            self.walk = None;
+        DatabaseRange {
+            db,
+            bounds,
+            has_begun: false,
+            parts: VecDeque::new(),
+            newest: HashMap::new(),
         }
-        let value = |version: Version| version.into_value().unwrap_or_default();
-        Some(entry?.map(|entry| (entry.user_key, value(entry.version))))
     }
 
-    /// Takes the first entry. Reads the database again if a table has vanished since it was read.
-    fn start(&mut self, back: bool) -> Result<Option<DbEntry>> {
-        let Some(bounds) = self.bounds.take().transpose()? else {
-            return Ok(None);
+    /// Moves to the next entry: to the first one at the first call. Returns `false` after the last.
+    ///
+    /// The range lends the entry as [`key`](DatabaseRange::key) and [`value`](DatabaseRange::value), without allocating, until the
+    /// next call.
+    ///
+    /// ```no_run
+    /// # let db = leveltable_database::Database::open_read_only("db")?;
+    /// let (mut all, mut bytes) = (db.iter(), 0);
+    /// while all.advance()? {
+    ///     bytes += all.key().len() + all.value().len();
+    /// }
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of opening and reading tables, [`ErrorKind::Replaced`], and those of reading the database again.
+    #[inline]
+    pub fn advance(&mut self) -> Result<bool> {
+        self.step(false)
+    }
+
+    /// The current key; empty before the first entry that was taken from the front, after the last, and after an error.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        self.lent(false).map_or(&[], DbCursor::user_key)
+    }
+
+    /// The current value; empty like [`key`](DatabaseRange::key).
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        self.lent(false).map_or(&[], DbCursor::value)
+    }
+
+    /// Takes an entry from an end, to be lent. Reads the database again if a table has vanished before the first.
+    fn step(&mut self, back: bool) -> Result<bool> {
+        let moved = match self.has_begun {
+            false => self.start(back),
+            true => self.step_in_parts(back),
         };
-        let (walk, entry) = self.db.with_state(|state| {
-            let mut walk = Walk::new(state, &bounds)?;
-            let entry = walk.step(back).transpose()?;
-            Ok((walk, entry))
-        })?;
-        self.walk = Some(walk);
-        Ok(entry)
+        if !matches!(moved, Ok(true)) {
+            self.parts.clear();
+        }
+        moved
     }
-}
 
-/// A walk in parts, so that tables are opened when it comes to them, and few are merged at a time.
-#[derive(Debug)]
-struct Walk {
-    entries: FlatMap<vec::IntoIter<Part>, DbRange, fn(Part) -> DbRange>,
-    /// In an order that is not known, the newest version of each key, and the error of walking back.
-    newest: Option<(HashMap<Bytes, u64>, Error)>,
+    fn start(&mut self, back: bool) -> Result<bool> {
+        self.has_begun = true;
+        let (db, bounds) = (self.db.clone(), self.bounds.clone()?);
+        db.with_state(|state| {
+            self.parts = cut(state, &bounds)?.into();
+            self.newest.clear();
+            for part in self.parts.iter().filter(|_| !state.is_known) {
+                // Reads everything once.
+                for entry in part.open()? {
+                    let entry = entry?;
+                    let sequence = self.newest.entry(entry.user_key).or_default();
+                    *sequence = entry.sequence.max(*sequence);
+                }
+            }
+            self.step_in_parts(back)
+        })
+    }
+
+    /// The place of the part at an end.
+    fn place(&self, back: bool) -> usize {
+        let last = self.parts.len().saturating_sub(1);
+        if back { last } else { 0 }
+    }
+
+    fn step_in_parts(&mut self, back: bool) -> Result<bool> {
+        loop {
+            let place = self.place(back);
+            let Some(part) = self.parts.get_mut(place) else {
+                return Ok(false);
+            };
+            if back {
+                part.state.known_order()?;
+            }
+            let entries = match &mut part.entries {
+                Some(entries) => entries,
+                None => part.entries.insert(part.open()?),
+            };
+            while entries.advance(back)? {
+                let entry = entries.lent(back);
+                let is_newest = || self.newest.get(entry.user_key()) == Some(&entry.sequence());
+                if part.state.is_known || entry.value_type() == ValueType::Value && is_newest() {
+                    return Ok(true);
+                }
+            }
+            self.parts.remove(place);
+        }
+    }
+
+    /// The cursor on the entry last taken from an end.
+    fn lent(&self, back: bool) -> Option<&DbCursor> {
+        let part = self.parts.get(self.place(back))?;
+        Some(part.entries.as_ref()?.lent(back))
+    }
+
+    /// Takes an entry from an end, to keep.
+    fn take(&mut self, back: bool) -> Option<Result<(Bytes, Bytes)>> {
+        let keep = |lent: &DbCursor| (Bytes::copy_from_slice(lent.user_key()), lent.value_bytes());
+        match self.step(back) {
+            Ok(_) => self.lent(back).map(keep).map(Ok),
+            Err(error) => Some(Err(error)),
+        }
+    }
 }
 
 /// Tables, and the bounds within which a walk merges them.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Part {
     state: Arc<State>,
     tables: Vec<Arc<Listed>>,
     bounds: Bounds,
+    /// Once the walk has come to them.
+    entries: Option<DbRange>,
 }
 
 impl Part {
@@ -94,39 +180,18 @@ impl Part {
             state: state.clone(),
             tables: tables.cloned().collect(),
             bounds,
+            entries: None,
         }
     }
-}
 
-impl Walk {
-    fn new(state: &Arc<State>, bounds: &Bounds) -> Result<Walk> {
-        let parts = cut(state, bounds)?;
-        // Reads everything once.
-        let mut newest = state.known_order().err().map(|e| (HashMap::new(), e));
-        if let Some((newest, _)) = &mut newest {
-            for entry in parts.iter().cloned().flat_map(entries) {
-                let entry = entry?;
-                let sequence = newest.entry(entry.user_key).or_default();
-                *sequence = entry.sequence.max(*sequence);
-            }
-        }
-        let entries = parts.into_iter().flat_map(entries as fn(Part) -> DbRange);
-        Ok(Walk { entries, newest })
-    }
-
-    /// Takes an entry from an end.
-    #[inline]
-    fn step(&mut self, back: bool) -> Option<Result<DbEntry>> {
-        match &self.newest {
-            None if back => self.entries.next_back(),
-            None => self.entries.next(),
-            Some((_, error)) if back => Some(Err(error.clone())),
-            Some((newest, _)) => self.entries.find(|entry| {
-                // Whatever is no live value is passed over.
-                let Ok(entry) = entry else { return true };
-                let is_newest = newest.get(&entry.user_key) == Some(&entry.sequence);
-                is_newest && entry.version != Version::Deleted
-            }),
+    /// In an order that is not known, all versions of the part's one table; else the newest ones, deleted keys left out.
+    fn open(&self) -> Result<DbRange> {
+        let range = |table| Ok(self.state.table(table)?.range(self.bounds.clone()));
+        let ranges = self.tables.iter().map(|table| range(table));
+        let mut ranges: Vec<DbRange> = ranges.collect::<Result<_>>()?;
+        match self.state.is_known {
+            false if ranges.len() == 1 => Ok(ranges.remove(0)),
+            _ => Ok(DbTable::merge(ranges)?.at(MAX_SEQUENCE).into_iter()),
         }
     }
 }
@@ -149,20 +214,6 @@ fn cut(state: &Arc<State>, bounds: &Bounds) -> Result<Vec<Part>> {
     let bounds = iter::once(lower).chain(from).zip(to.chain([upper]));
     let part = |bounds| Part::new(state, &state.runs, bounds);
     Ok(bounds.map(part).collect())
-}
-
-/// In an order that is not known, all versions of the part's one table; else the newest ones, deleted keys left out.
-fn entries(part: Part) -> DbRange {
-    let open = || -> Result<DbRange> {
-        let range = |table| Ok(part.state.table(table)?.range(part.bounds.clone()));
-        let ranges = part.tables.iter().map(|table| range(table));
-        let mut ranges: Vec<DbRange> = ranges.collect::<Result<_>>()?;
-        match part.state.is_known {
-            false if ranges.len() == 1 => Ok(ranges.remove(0)),
-            _ => Ok(DbTable::merge(ranges)?.at(MAX_SEQUENCE).into_iter()),
-        }
-    };
-    open().unwrap_or_else(DbRange::of_error)
 }
 
 impl Iterator for DatabaseRange {
@@ -259,7 +310,7 @@ struct History {
     /// The changes in logs, in the order of their keys.
     logged: Peekable<vec::IntoIter<HistoryEntry>>,
     /// Numbers and bytes of tables that are no part of the database.
-    unlisted: Vec<(u64, u64)>,
+    unlisted: Vec<(u64, u64, VersionState)>,
     /// As they are stored.
     open_tables: TableCache<u64, DbTable>,
 }
@@ -271,7 +322,7 @@ impl History {
         for file in state.files()? {
             match (file.kind, file.number, file.bytes) {
                 (FileKind::Table, Some(number), Some(bytes)) if file.listed.is_none() => {
-                    unlisted.push((number, bytes));
+                    unlisted.push((number, bytes, FileNotListed));
                 }
                 (FileKind::Log, Some(number), Some(_)) => {
                     let is_live = state.version.needs_log(number);
@@ -301,11 +352,11 @@ impl History {
         let is_in_part = |key: &[u8]| state.place(key, &part.bounds).is_eq();
         let is_logged = |version: &HistoryEntry| is_in_part(&version.user_key);
         let mut all: Vec<_> = self.logged.peeking_take_while(is_logged).collect();
-        let listed = { part.tables.iter() }.map(|table| (table.file.number, table.file.size));
+        let listed = part.tables.iter().map(|table| &table.file);
+        let listed = listed.map(|file| (file.number, file.size, Live));
         let tables = listed.chain(self.unlisted.iter().copied());
-        for (number, size) in tables.filter(|(number, _)| *number > 0) {
-            let is_listed = state.version.tables.contains_key(&number);
-            let found = if is_listed { Live } else { FileNotListed };
+        // Number 0 is of what logs hold.
+        for (number, size, found) in tables.filter(|table| table.0 > 0) {
             let mut read = || -> Result<()> {
                 // In another order, versions may lie anywhere in a table.
                 let as_stored = !state.is_bytewise;
@@ -318,14 +369,16 @@ impl History {
                 let path = state.table_path(number);
                 while let Some(entry) = entries.next().transpose()? {
                     if is_in_part(&entry.user_key) {
-                        all.push(version(entry, &path, entries.block_offset(), found));
+                        let offset = entries.lent(false).block_offset();
+                        all.push(version(entry, &path, offset, found));
                     }
                 }
                 Ok(())
             };
             // Damage ends a file that is no part of the database, and so does its removal.
-            let is_passed =
-                |e: &Error| !is_listed && (e.kind() != ErrorKind::Io || is_not_found(e));
+            let is_passed = |e: &Error| {
+                found == FileNotListed && (e.kind() != ErrorKind::Io || is_not_found(e))
+            };
             read().or_else(|e| if is_passed(&e) { Ok(()) } else { Err(e) })?;
         }
         all.sort_by_key(|version| (version.state, Reverse(version.sequence)));

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 
+use bytes::Bytes;
 use leveltable::{Comparator, ErrorKind};
 use leveltable_database::{Database, DatabaseOptions, FileKind, FileState, VersionState};
 
@@ -142,11 +143,17 @@ fn assert_same(db: &Database, model: &Model, settings: &Settings, random: &mut f
         };
         let mut range = db.range((from, to));
         let (mut front, mut ends) = (Vec::new(), Vec::new());
-        // From both ends in turn.
+        // From both ends in turn, to keep and lent.
         loop {
-            let (taken, list) = match random.bool() {
-                true => (range.next(), &mut front),
-                false => (range.next_back(), &mut ends),
+            let (taken, list) = match random.u8(..3) {
+                0 => (range.next(), &mut front),
+                1 => {
+                    let moved = range.advance();
+                    let lent = [range.key(), range.value()].map(Bytes::copy_from_slice);
+                    let entry = moved.map(|moved| moved.then_some(lent.into()));
+                    (entry.transpose(), &mut front)
+                }
+                _ => (range.next_back(), &mut ends),
             };
             match taken {
                 Some(entry) => list.push(entry.unwrap()),
@@ -154,6 +161,7 @@ fn assert_same(db: &Database, model: &Model, settings: &Settings, random: &mut f
             }
         }
         assert!(range.next().is_none() && range.next_back().is_none());
+        assert!(!range.advance().unwrap() && range.key().is_empty() && range.value().is_empty());
         front.extend(ends.into_iter().rev());
         assert!(
             front

@@ -178,10 +178,10 @@ fn damage_before_sound_records_is_an_error_that_names_the_way_out() {
     assert_eq!(keys, ["a", "c"]);
     let gaps = db.recovery().gaps;
     assert_eq!(gaps.len(), 1);
-    let gap = &gaps[0].gap;
+    let (file, gap) = &gaps[0];
     assert_eq!((gap.kind, gap.offset), (GapKind::Damaged, ends[0] as u64));
     assert_eq!(gap.bytes, (ends[1] - ends[0]) as u64);
-    assert_eq!(gaps[0].file, "000003.log");
+    assert_eq!(file, "000003.log");
 }
 
 /// Kind, offset and bytes.
@@ -322,7 +322,6 @@ fn files_are_told_by_names_as_leveldb_writes_them() {
         ("000003.log", FileKind::Log, 3),
         ("000005.ldb", FileKind::Table, 5),
         ("000005.sst", FileKind::Table, 5),
-        ("000007.dbtmp", FileKind::Temporary, 7),
     ] {
         assert_eq!(FileKind::of(name), (kind, Some(number)), "{name}");
     }
@@ -333,7 +332,9 @@ fn files_are_told_by_names_as_leveldb_writes_them() {
         "000003-log",
         "000005-ldb",
         "000005-sst",
-        "000007-dbtmp",
+        "000007.dbtmp",
+        "LOCK",
+        "LOG",
         "+5.ldb",
         ".ldb",
         "5",

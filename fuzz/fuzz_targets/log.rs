@@ -62,9 +62,7 @@ fn read(bytes: &[u8]) -> (Vec<Vec<u8>>, Vec<GapKind>) {
             LogItem::Record(record) => {
                 assert!(record.offset >= end);
                 end = record.offset + record.payload.len() as u64 + 7;
-                if let Ok(batch) = Batch::parse(&record.payload) {
-                    assert_eq!(batch.changes().count() as u32, batch.count());
-                }
+                let _ = Batch::parse(&record.payload);
                 records.push(record.payload);
             }
             LogItem::Gap(gap) => {

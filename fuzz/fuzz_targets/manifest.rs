@@ -21,8 +21,9 @@ fuzz_target!(|payload: &[u8]| {
     }
     if let Ok(batch) = Batch::parse(payload) {
         let bytes: usize = batch
-            .changes()
-            .map(|change| change.user_key.len() + change.value.map_or(0, <[u8]>::len))
+            .changes
+            .iter()
+            .map(|change| change.user_key.len() + change.version.clone().into_value().map_or(0, |v| v.len()))
             .sum();
         assert!(bytes + 12 <= payload.len());
     }

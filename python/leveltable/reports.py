@@ -111,7 +111,7 @@ class Version(NamedTuple):
 class DatabaseFile(NamedTuple):
     """A file of a database's directory. Levels and keys are those of tables.
 
-    ``kind`` is current, manifest, log, table, lock, infolog, temporary or other; ``state`` is live, missing, obsolete, orphan or
+    ``kind`` is current, manifest, log, table or other; ``state`` is live, missing, obsolete, orphan or
     aside.
     """
 

@@ -101,7 +101,15 @@ impl Handle {
                 })
             }
             Handle::Database(database) if reverse => step_of(database.range(bounds).rev()),
-            Handle::Database(database) => step_of(database.range(bounds)),
+            Handle::Database(database) => {
+                let mut range = database.range(bounds);
+                Box::new(move |chunk| {
+                    while chunk.has_room() && range.advance()? {
+                        chunk.push(range.key(), range.value());
+                    }
+                    Ok(())
+                })
+            }
             Handle::Remote(table, runtime) => {
                 let (range, runtime) = (table.range(bounds), *runtime);
                 let mut range = if reverse { range.reverse() } else { range };

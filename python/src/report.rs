@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use leveltable::inspect::Properties;
 use leveltable::repair::{Finding, LostRange, SalvageReport, VerifyReport};
 use leveltable::{Stats, Summary};
-use leveltable_database::{DatabaseFile, FileGap, HistoryEntry, Recovery, TableFile, VersionState};
+use leveltable_database::{DatabaseFile, Gap, HistoryEntry, Recovery, TableFile, VersionState};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -112,7 +112,7 @@ pub(crate) fn file<'py>(py: Python<'py>, file: &DatabaseFile) -> Made<'py> {
 }
 
 pub(crate) fn recovery<'py>(py: Python<'py>, recovery: &Recovery) -> Made<'py> {
-    let gaps = recovery.gaps.iter().map(|found| gap(py, found));
+    let gaps = { recovery.gaps.iter() }.map(|(file, gap)| self::gap(py, file, gap));
     let unreadable = recovery.unreadable_tables.iter();
     let unreadable = unreadable.map(|(name, error)| (name, error.to_string()));
     tuple!(py, "Recovery", recovery, [without_manifest, missing_log], {
@@ -122,9 +122,9 @@ pub(crate) fn recovery<'py>(py: Python<'py>, recovery: &Recovery) -> Made<'py> {
     })
 }
 
-fn gap<'py>(py: Python<'py>, gap: &FileGap) -> Made<'py> {
-    tuple!(py, "Gap", gap.gap, [offset, expected, found], {
-        file: &gap.file,
-        length: gap.gap.bytes,
+fn gap<'py>(py: Python<'py>, file: &str, gap: &Gap) -> Made<'py> {
+    tuple!(py, "Gap", gap, [offset, expected, found], {
+        file: file,
+        length: gap.bytes,
     })
 }

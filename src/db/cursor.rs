@@ -162,6 +162,12 @@ impl DbCursor {
         }
     }
 
+    /// Offset in its file of the block that the current entry lies in.
+    #[doc(hidden)] // for histories, which say where a version is
+    pub fn block_offset(&self) -> u64 {
+        self.stored.block_offset()
+    }
+
     /// Moves to the first entry whose user key is at or after `user_key`: the newest that is shown. Returns `false`, and
     /// stands after the last entry, if there is none.
     ///

@@ -55,16 +55,18 @@ impl DbRange {
         self
     }
 
-    /// An error instead of entries.
-    #[doc(hidden)] // for ranges that are made of several
-    pub fn of_error(error: Error) -> DbRange {
-        DbRange(Ends::new(Memtable::new().iter().0.front, Some(error)))
+    /// Takes the next entry from the front, or from the back, for [`lent`](DbRange::lent) to lend. Returns `false` if none is left.
+    #[doc(hidden)] // for walks over the parts of a database
+    #[inline]
+    pub fn advance(&mut self, back: bool) -> Result<bool> {
+        self.0.advance(way(back))
     }
 
-    /// Offset in its file of the block that the entry last taken from the front lies in.
-    #[doc(hidden)] // for histories, which say where a version is
-    pub fn block_offset(&self) -> u64 {
-        self.0.front.stored.block_offset()
+    /// The cursor on the entry last taken from the front, or from the back.
+    #[doc(hidden)] // for walks over the parts of a database
+    #[inline]
+    pub fn lent(&self, back: bool) -> &DbCursor {
+        self.0.cursor(way(back))
     }
 
     /// The inputs of the cursor over stored keys inside.
@@ -72,6 +74,10 @@ impl DbRange {
         let stored = self.0.into_whole()?.into_stored();
         stored.map(|stored| stored.inputs).ok_or_else(not_whole)
     }
+}
+
+fn way(back: bool) -> Way {
+    if back { Way::Back } else { Way::Forward }
 }
 
 /// The bounds of the stored keys whose user keys are within bounds.

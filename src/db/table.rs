@@ -192,7 +192,7 @@ impl DbTable {
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbRange {
         match &self.order {
             Order::Bytewise => self.range(prefix_bounds(prefix.as_ref())),
-            order @ Order::Custom(_) => DbRange(Ends::new(self.cursor(), Some(no_prefixes(order)))),
+            order @ Order::Custom(_) => DbRange(Ends::new(self.cursor(), Some(no_prefixes(order.comparator().name())))),
         }
     }
 

@@ -126,7 +126,7 @@ pub(crate) fn tag(stored: &[u8]) -> Option<u64> {
 
 /// The user key of a stored key.
 #[inline]
-pub(crate) fn user_key(stored: &[u8]) -> &[u8] {
+pub fn user_key(stored: &[u8]) -> &[u8] {
     split(stored).0
 }
 

@@ -66,7 +66,7 @@ impl Table {
     /// prefix, which may be no key to it.
     pub(super) fn unmet_prefix(&self) -> Option<Error> {
         match self.order() {
-            Ok(order @ Order::Custom(_)) => Some(no_prefixes(order)),
+            Ok(order @ Order::Custom(_)) => Some(no_prefixes(order.comparator().name())),
             Ok(Order::Bytewise) | Err(_) => None,
         }
     }
@@ -90,10 +90,9 @@ impl Table {
     }
 }
 
-/// The error of asking for the keys of a prefix in an order in which they need not lie together.
+/// The error of asking for the keys of a prefix in the order of this name, in which they need not lie together.
 #[cold]
-pub(crate) fn no_prefixes(order: &Order) -> Error {
-    let name = order.comparator().name();
+pub fn no_prefixes(name: &str) -> Error {
     let message =
         format!("keys of one prefix need not lie together in the order {name:?}: use a range");
     Error::new(ErrorKind::Comparator, message)
@@ -201,21 +200,36 @@ impl<C: Walk> Ends<C> {
 
     #[inline(always)]
     pub(crate) fn take(&mut self, way: Way) -> Option<Result<C::Entry>> {
+        match self.advance(way) {
+            Ok(true) => Some(Ok(self.cursor(way).entry())),
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// The cursor that takes entries along `way`.
+    #[inline(always)]
+    pub(crate) fn cursor(&self, way: Way) -> &C {
+        match (way, &self.back) {
+            (Way::Back, Some(back)) => back,
+            _ => &self.front,
+        }
+    }
+
+    /// Takes an entry, for [`cursor`](Ends::cursor) to lend. Returns `false` if none is left.
+    #[inline(always)]
+    pub(crate) fn advance(&mut self, way: Way) -> Result<bool> {
         if let Some(error) = &mut self.end {
-            return error.take().map(Err);
+            return error.take().map_or(Ok(false), Err);
         }
         let moved = match way {
             Way::Forward => self.step_front(),
             Way::Back => self.step_back(),
         };
-        match (moved, way, &self.back) {
-            (Ok(true), Way::Back, Some(back)) => Some(Ok(back.entry())),
-            (Ok(true), _, _) => Some(Ok(self.front.entry())),
-            (ended, _, _) => {
-                self.end = Some(None);
-                ended.err().map(Err)
-            }
+        if !matches!(moved, Ok(true)) {
+            self.end = Some(None);
         }
+        moved
     }
 
     /// Moves to the next entry from the front. Returns whether it is still to be taken.

@@ -27,9 +27,8 @@ pub(crate) fn describe(db: &Database, empty: Record) -> leveltable::Result<(Reco
         let (batches, changes) = (count(batches, "batch"), count(changes, "change"));
         lines.push(format!("log     {number:06}: {changes} in {batches}"));
     }
-    for left_out in &recovery.gaps {
-        let (file, what) = (&left_out.file, gap_name(left_out.gap.kind));
-        let (offset, bytes) = (left_out.gap.offset, left_out.gap.bytes);
+    for (file, gap) in &recovery.gaps {
+        let (what, offset, bytes) = (gap_name(gap.kind), gap.offset, gap.bytes);
         gaps.push(json!({"file": file, "offset": offset, "bytes": bytes, "what": what}));
         lines.push(format!(
             "        {file}: {bytes} bytes at offset {offset}: {what}"

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use bytes::Bytes;
 use leveltable::Corruption;
 use leveltable_database::{Batch, Edit, FileKind, GapKind, LogItem, LogReader, LogRecord};
 use serde_json::{Map, Value, json};
@@ -61,12 +60,10 @@ fn parse(record: &LogRecord, is_manifest: bool) -> Result<Vec<Record>, Corruptio
         )?))]);
     }
     let batch = Batch::parse(&record.payload)?;
-    let changes = batch.changes().map(|change| {
-        let key = Bytes::copy_from_slice(change.user_key);
-        let value = change.value.map(Bytes::copy_from_slice);
+    let changes = batch.changes.into_iter().map(|change| {
         Record::Change(Row {
             lead: vec![("offset", json!(record.offset))],
-            ..Row::of_version(key, change.sequence, value.into())
+            ..Row::of_version(change.user_key, change.sequence, change.version)
         })
     });
     Ok(changes.collect())
