@@ -6,9 +6,12 @@
 //   snapshot | release                                      hold one, or let the oldest go
 //   compact                                                 all keys
 //   dump FILE                                               every entry: u32 LE length of key, key, u32 LE length of value, value
+//   scan | get COUNT STRIDE                                 walk all entries, or look up user/00000000 and so on, all of them in
+//                                                           steps of STRIDE; "ok", nanoseconds, bytes of what was found
 //   repair DIR
 //   close
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <deque>
@@ -50,6 +53,7 @@ struct Writer {
   std::unique_ptr<const leveldb::FilterPolicy> policy;
   std::unique_ptr<leveldb::DB> db;
   std::deque<const leveldb::Snapshot*> snapshots;
+  std::string figures;  // after "ok"
 
   leveldb::Options OptionsFrom(std::istringstream& line) {
     leveldb::Options options;
@@ -63,6 +67,26 @@ struct Writer {
     policy.reset(bloom ? leveldb::NewBloomFilterPolicy(bloom) : nullptr);
     options.filter_policy = policy.get();
     return options;
+  }
+
+  // Walks all entries. Returns the bytes of keys and values.
+  size_t Scan() {
+    size_t bytes = 0;
+    std::unique_ptr<leveldb::Iterator> it(db->NewIterator(leveldb::ReadOptions()));
+    for (it->SeekToFirst(); it->Valid(); it->Next()) bytes += it->key().size() + it->value().size();
+    return bytes;
+  }
+
+  // Looks up every key once. Returns the bytes of values.
+  size_t Get(uint64_t count, uint64_t stride) {
+    size_t bytes = 0;
+    char key[32];
+    std::string value;
+    for (uint64_t i = 0; i < count; i++) {
+      const int length = snprintf(key, sizeof key, "user/%08u", static_cast<unsigned>(i * stride % count));
+      if (db->Get(leveldb::ReadOptions(), leveldb::Slice(key, length), &value).ok()) bytes += value.size();
+    }
+    return bytes;
   }
 
   void Close() {
@@ -117,6 +141,13 @@ struct Writer {
         PutString(out, it->value());
       }
       return it->status();
+    } else if (command == "scan" || command == "get") {
+      uint64_t count = 0, stride = 0;
+      line >> count >> stride;
+      const auto begin = std::chrono::steady_clock::now();
+      const size_t bytes = command == "scan" ? Scan() : Get(count, stride);
+      const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - begin;
+      figures = " " + std::to_string(took.count()) + " " + std::to_string(bytes);
     } else if (command == "repair") {
       std::string dir;
       line >> dir;
@@ -136,8 +167,9 @@ int main() {
   std::string line;
   while (std::getline(std::cin, line)) {
     std::istringstream words(line);
+    writer.figures.clear();
     leveldb::Status status = writer.Run(words);
-    std::cout << (status.ok() ? "ok" : status.ToString()) << std::endl;
+    std::cout << (status.ok() ? "ok" + writer.figures : status.ToString()) << std::endl;
   }
   writer.Close();
 }

@@ -1,0 +1,114 @@
+//! Scans and lookups beside C++ LevelDB, of the same database, in turns. Times are of warm files.
+//!
+//! `cargo test --release -p leveltable-database --test speed -- --ignored --nocapture` prints them.
+
+mod common;
+
+use std::time::Instant;
+
+use common::{Change, Settings, Writer, copy_dir, scratch};
+use leveltable_database::Database;
+
+const ENTRIES: u64 = 300_000;
+/// Has no factor in common with the number of entries.
+const STRIDE: u64 = 104_729;
+const ROUNDS: usize = 7;
+
+fn key(number: u64) -> Vec<u8> {
+    format!("user/{number:08}").into_bytes()
+}
+
+/// Writes the entries in no order, with values of 100 bytes of which half can be compressed.
+fn write(writer: &mut Writer) {
+    let mut random = fastrand::Rng::with_seed(1);
+    let entry = |number: u64, random: &mut fastrand::Rng| -> Change {
+        let value: Vec<u8> = (0..50).map(|_| random.u8(..)).chain([b'x'; 50]).collect();
+        (key(number * STRIDE % ENTRIES), Some(value))
+    };
+    for first in (0..ENTRIES).step_by(100) {
+        let changes: Vec<Change> = (first..first + 100)
+            .map(|i| entry(i, &mut random))
+            .collect();
+        writer.batch(&changes);
+    }
+}
+
+/// Nanoseconds, and bytes of what was found.
+type Took = (u64, u64);
+
+fn time(work: impl FnOnce() -> usize) -> Took {
+    let begin = Instant::now();
+    let bytes = work();
+    (begin.elapsed().as_nanos() as u64, bytes as u64)
+}
+
+fn scan(db: &Database) -> usize {
+    let (mut all, mut bytes) = (db.iter(), 0);
+    while all.advance().unwrap() {
+        bytes += all.key().len() + all.value().len();
+    }
+    bytes
+}
+
+fn collect(db: &Database) -> usize {
+    let entries = db.iter().map(Result::unwrap);
+    entries.map(|(key, value)| key.len() + value.len()).sum()
+}
+
+fn get(db: &Database) -> usize {
+    let keys = (0..ENTRIES).map(|i| key(i * STRIDE % ENTRIES));
+    keys.map(|key| db.get(key).unwrap().unwrap().len()).sum()
+}
+
+/// How long C++ LevelDB takes for a command.
+fn theirs(writer: &mut Writer, command: &str) -> Took {
+    let answer = writer.ask(command);
+    let mut words = answer.split(' ').skip(1).map(|word| word.parse().unwrap());
+    (words.next().unwrap(), words.next().unwrap())
+}
+
+#[test]
+#[ignore = "needs C++ LevelDB, a release build and a quiet machine"]
+fn scans_and_lookups_take_no_longer_than_in_cpp_leveldb() {
+    for (snappy, is_compacted) in [(false, true), (false, false), (true, true), (true, false)] {
+        let dir = scratch();
+        let (theirs_in, ours_in) = (dir.path().join("theirs"), dir.path().join("ours"));
+        let settings = Settings {
+            snappy,
+            ..Settings::default()
+        };
+        let mut writer = Writer::start();
+        writer.open(&theirs_in, &settings);
+        write(&mut writer);
+        if is_compacted {
+            writer.run("compact");
+        }
+        // Whatever is compacted when a database is opened is done by the second round.
+        writer.run("close");
+        writer.open(&theirs_in, &settings);
+        theirs(&mut writer, &format!("get {ENTRIES} {STRIDE}"));
+        copy_dir(&theirs_in, &ours_in);
+        let db = Database::open_read_only(&ours_in).unwrap();
+        let get_command = format!("get {ENTRIES} {STRIDE}");
+        let works: [(&str, &str, fn(&Database) -> usize, f64); 3] = [
+            ("scan, lent", "scan", scan, 1.0),
+            ("scan, kept", "scan", collect, 0.0),
+            ("get", &get_command, get, 0.8),
+        ];
+        for (name, command, work, least) in works {
+            let (mut ours_took, mut theirs_took) = (u64::MAX, u64::MAX);
+            for _ in 0..ROUNDS {
+                let (there, here) = (theirs(&mut writer, command), time(|| work(&db)));
+                assert_eq!(there.1, here.1, "{name}");
+                ours_took = ours_took.min(here.0);
+                theirs_took = theirs_took.min(there.0);
+            }
+            let [ours, theirs] = [ours_took, theirs_took].map(|ns| ns as f64 / ENTRIES as f64);
+            println!(
+                "snappy {snappy}, compacted {is_compacted}, {name}: {ours:.0} ns, C++ {theirs:.0}: {:.2} times as fast",
+                theirs / ours
+            );
+            assert!(theirs / ours >= least, "{name}");
+        }
+    }
+}
