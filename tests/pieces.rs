@@ -417,6 +417,28 @@ fn a_walk_reads_a_piece_of_the_index_at_a_time() {
 
 /// The pieces that a batch needs come in three waves, whatever the number of keys: filter and index; the next layer of the filter;
 /// its last.
+/// Entries are of one size, so parts of a table are compared by their numbers.
+#[test]
+fn splitting_reads_the_index_only_for_parts_of_few_pieces() {
+    let (file, count) = write(Vec::new(), 16 << 20, 400, 400);
+    let disk = Disk::of(Bytes::from(file));
+    for (n, reads_index) in [(1, false), (2, false), (8, false), (40, true), (300, true)] {
+        let table = open(&disk);
+        disk.take();
+        let parts = table.splits(n).unwrap();
+        assert_eq!(disk.take().reads() > 0, reads_index, "{n} parts");
+        assert_eq!(parts.len(), n);
+        let mut sum = 0;
+        for bounds in parts {
+            let entries = table.range(bounds).map(Result::unwrap).count();
+            let even = count / n;
+            assert!(entries.abs_diff(even) * 4 <= even, "{entries} of {even}");
+            sum += entries;
+        }
+        assert_eq!(sum, count);
+    }
+}
+
 #[test]
 fn a_batch_brings_pieces_in_three_waves() {
     let (file, count) = write(Vec::new(), 50 << 20, 16, 100);

@@ -192,7 +192,10 @@ impl DbTable {
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbRange {
         match &self.order {
             Order::Bytewise => self.range(prefix_bounds(prefix.as_ref())),
-            order @ Order::Custom(_) => DbRange(Ends::new(self.cursor(), Some(no_prefixes(order.comparator().name())))),
+            order @ Order::Custom(_) => DbRange(Ends::new(
+                self.cursor(),
+                Some(no_prefixes(order.comparator().name())),
+            )),
         }
     }
 

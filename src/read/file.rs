@@ -455,10 +455,7 @@ impl TableFile {
                 io::ErrorKind::UnexpectedEof,
                 format!("the source returned {} bytes", bytes.len()),
             ),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                self.source.ended_early(error, self.size)
-            }
-            Err(error) => error,
+            Err(error) => self.source.explain(error, self.size),
         };
         let reading = format!("reading {len} bytes at offset {offset}");
         self.report(Error::reading(reading, error), None, Some(offset))

@@ -193,10 +193,9 @@ impl Source {
         self
     }
 
-    /// Returns the error of a read that met the end of a source of `size` bytes too early. Says so if it is a file that is shorter
-    /// now.
+    /// Returns the error of a read of a source that had `size` bytes. Says so if it is a file that is shorter now.
     #[cold]
-    pub(super) fn ended_early(&self, error: io::Error, size: u64) -> io::Error {
+    pub(super) fn explain(&self, error: io::Error, size: u64) -> io::Error {
         if let SourceBytes::File(file) = &self.bytes
             && let Ok(now) = file.size()
             && now < size
