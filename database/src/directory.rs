@@ -178,7 +178,7 @@ fn no_database(dir: &Path) -> Result<Error> {
     } else if has(|name| matches!(FileKind::of(name).0, FileKind::Table | FileKind::Log)) {
         &format!("a database that lost CURRENT; {WITHOUT_MANIFEST}")
     } else {
-        "no database: it has neither CURRENT nor tables"
+        "a directory with neither CURRENT nor tables"
     };
     let what = format!("not a LevelDB database, but {looks_like}");
     Ok(not_a_database(dir, &what))
