@@ -415,9 +415,7 @@ fn a_walk_reads_a_piece_of_the_index_at_a_time() {
     }
 }
 
-/// The pieces that a batch needs come in three waves, whatever the number of keys: filter and index; the next layer of the filter;
-/// its last.
-/// Entries are of one size, so parts of a table are compared by their numbers.
+/// Entries are of one size, so the number of entries shows how even the parts are.
 #[test]
 fn splitting_reads_the_index_only_for_parts_of_few_pieces() {
     let (file, count) = write(Vec::new(), 16 << 20, 400, 400);
@@ -439,6 +437,8 @@ fn splitting_reads_the_index_only_for_parts_of_few_pieces() {
     }
 }
 
+/// The pieces that a batch needs come in three waves, whatever the number of keys: filter and index; the next layer of the filter;
+/// its last.
 #[test]
 fn a_batch_brings_pieces_in_three_waves() {
     let (file, count) = write(Vec::new(), 50 << 20, 16, 100);

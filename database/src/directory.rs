@@ -28,7 +28,7 @@ pub enum FileKind {
     Log,
     /// `000005.ldb`, or `.sst` as LevelDB before 1.14 named tables.
     Table,
-    /// Anything else: `LOCK`, which a writer holds, `LOG`, which people read, and files of others.
+    /// Anything else: `LOCK`, which a writer holds, `LOG`, which people read, `000007.dbtmp`, and files that are not LevelDB's.
     Other,
 }
 

@@ -86,7 +86,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Checks all of a log record's payload.
+    /// Checks all of a log record's payload, and copies its keys and values. Takes some 80 bytes for each change, and their copies.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl Batch {
             return defect(Decoder { rest: payload }, expected, "");
         }
         let mut changes = Vec::new();
-        while !rest.rest.is_empty() {
+        while !rest.rest.is_empty() && changes.len() < count as usize {
             let before = rest;
             let Some(change) = rest.change(sequence + changes.len() as u64) else {
                 let hint = ", as other engines' logs have perhaps";
@@ -112,7 +112,7 @@ impl Batch {
             };
             changes.push(change);
         }
-        if changes.len() != count as usize {
+        if changes.len() != count as usize || !rest.rest.is_empty() {
             let expected = format!("{count} changes, as the record says");
             return defect(rest, &expected, &format!(" after {}", changes.len()));
         }

@@ -34,7 +34,7 @@ pub struct DatabaseRange {
     bounds: Result<Bounds>,
     /// Whether an entry was asked for.
     has_begun: bool,
-    /// Those that are left. Tables are opened when the range comes to them, and few are merged at a time.
+    /// The parts that are left. Tables are opened when the range comes to them, and few are merged at a time.
     parts: VecDeque<Part>,
     /// In an order that is not known, the newest version of each key.
     newest: HashMap<Bytes, u64>,
@@ -51,10 +51,10 @@ impl DatabaseRange {
         }
     }
 
-    /// Moves to the next entry: to the first one at the first call. Returns `false` after the last.
+    /// Takes the next entry from the front, as [`next`](Iterator::next) does. Returns `false` if none is left.
     ///
-    /// The range lends the entry as [`key`](DatabaseRange::key) and [`value`](DatabaseRange::value), without allocating, until the
-    /// next call.
+    /// The range lends the entry as [`key`](DatabaseRange::key) and [`value`](DatabaseRange::value), without a copy, until another is
+    /// taken from the front, or the range ends. Entries from the back are not lent.
     ///
     /// ```no_run
     /// # let db = leveltable_database::Database::open_read_only("db")?;
@@ -73,13 +73,13 @@ impl DatabaseRange {
         self.step(false)
     }
 
-    /// The current key; empty before the first entry that was taken from the front, after the last, and after an error.
+    /// The key of the entry last taken from the front; empty before the first, after the end of the range, and after an error.
     #[inline]
     pub fn key(&self) -> &[u8] {
         self.lent(false).map_or(&[], DbCursor::user_key)
     }
 
-    /// The current value; empty like [`key`](DatabaseRange::key).
+    /// The value of that entry; empty like [`key`](DatabaseRange::key).
     #[inline]
     pub fn value(&self) -> &[u8] {
         self.lent(false).map_or(&[], DbCursor::value)
@@ -92,7 +92,7 @@ impl DatabaseRange {
             true => self.step_in_parts(back),
         };
         if !matches!(moved, Ok(true)) {
-            self.parts.clear();
+            (self.parts, self.newest) = Default::default();
         }
         moved
     }
@@ -101,6 +101,9 @@ impl DatabaseRange {
         self.has_begun = true;
         let (db, bounds) = (self.db.clone(), self.bounds.clone()?);
         db.with_state(|state| {
+            if back {
+                state.known_order()?;
+            }
             self.parts = cut(state, &bounds)?.into();
             self.newest.clear();
             for part in self.parts.iter().filter(|_| !state.is_known) {

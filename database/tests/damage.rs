@@ -468,8 +468,18 @@ fn a_database_of_an_unknown_order_is_walked_in_stored_order() {
         assert_eq!(error.kind(), ErrorKind::Comparator);
         assert!(error.to_string().contains("order"), "{error}");
     }
+    let mut range = db.iter();
+    assert!(range.advance().unwrap());
+    let error = range.next_back().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Comparator);
+    assert!(range.next().is_none() && range.key().is_empty());
     assert_eq!(db.history("b").unwrap().len(), 2);
     let error = db.history_range(..).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Comparator);
+    fs::write(dir.path().join("000003.log"), "").unwrap();
+    let empty = Database::open_read_only(dir.path()).unwrap();
+    assert!(empty.iter().next().is_none());
+    let error = empty.iter().next_back().unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Comparator);
     let error = DatabaseOptions::new().comparator(leveltable::BytewiseComparator);
     let error = error.open_read_only(dir.path()).unwrap_err();

@@ -155,8 +155,9 @@ fn a_table_that_a_compaction_removed_is_looked_for_again() {
     let dir = scratch.path();
     write_tables(dir, 3);
     let db = Database::open_read_only(dir).unwrap();
-    let mut walk = db.iter();
+    let (mut walk, mut lent) = (db.iter(), db.iter());
     assert_eq!(walk.next().unwrap().unwrap().0, "000010/0");
+    assert!(lent.advance().unwrap());
     // As a compaction does: another table, then the MANIFEST, and then the old tables go.
     let path = dir.join("000020.ldb");
     let mut builder = DbTableBuilder::create(&path).unwrap();
@@ -177,6 +178,14 @@ fn a_table_that_a_compaction_removed_is_looked_for_again() {
     assert_eq!(error.kind(), leveltable::ErrorKind::Replaced);
     assert!(error.to_string().contains("pin"), "{error}");
     assert!(walk.next().is_none());
+    let error = loop {
+        match lent.advance() {
+            Ok(moved) => assert!(moved && !lent.key().is_empty()),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), leveltable::ErrorKind::Replaced);
+    assert!(!lent.advance().unwrap() && lent.key().is_empty());
     // A lookup starts over.
     assert_eq!(db.get("000011/5").unwrap().unwrap(), "new");
     assert_eq!(db.iter().count(), 21);

@@ -23,7 +23,9 @@ fuzz_target!(|payload: &[u8]| {
         let bytes: usize = batch
             .changes
             .iter()
-            .map(|change| change.user_key.len() + change.version.clone().into_value().map_or(0, |v| v.len()))
+            .map(|change| {
+                change.user_key.len() + change.version.clone().into_value().map_or(0, |v| v.len())
+            })
             .sum();
         assert!(bytes + 12 <= payload.len());
     }

@@ -1,5 +1,5 @@
 """Lookups and walks next to plyvel's, in processor time: `python tests/speed.py [ENTRIES]`. Both are opened anew for each row, and are warm:
-the best of five rounds. Once with the caches that they have by default, 32 and 8 MiB, and once with the same cache."""
+the best of five rounds. It measures twice: with the default caches, 32 and 8 MiB, and with the same cache."""
 
 import random
 import sys

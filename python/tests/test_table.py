@@ -144,7 +144,7 @@ def _get(table, keys):
     return table.get_many(keys)
 
 
-@pytest.mark.parametrize("method", ["spawn", "fork"])
+@pytest.mark.parametrize("method", sorted({"spawn", "fork"} & set(multiprocessing.get_all_start_methods())))
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of fork beside threads
 def test_workers_get_tables_by_pickling(path, model, method):
     keys = list(model)

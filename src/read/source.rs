@@ -193,14 +193,14 @@ impl Source {
         self
     }
 
-    /// Returns the error of a read of a source that had `size` bytes. Says so if it is a file that is shorter now.
+    /// Returns the error of a read of a source that had `size` bytes when it was opened. If it is a file and shorter now, the error says so.
     #[cold]
     pub(super) fn explain(&self, error: io::Error, size: u64) -> io::Error {
         if let SourceBytes::File(file) = &self.bytes
             && let Ok(now) = file.size()
             && now < size
         {
-            let message = format!("the file is now {now} bytes, was {size} when opened");
+            let message = format!("{error}: the file is now {now} bytes, was {size} when opened");
             return io::Error::new(error.kind(), message);
         }
         error

@@ -85,13 +85,19 @@ pub(crate) fn edit(log: u64, tables: &[&TableFile]) -> Vec<u8> {
         record.push(tag);
         varint(&mut record, value);
     }
-    for table in tables {
-        record.extend([7, 1]);
-        varint(&mut record, table.number);
-        varint(&mut record, table.size);
-        string(&mut record, &table.smallest);
-        string(&mut record, &table.largest);
-    }
+    tables
+        .iter()
+        .for_each(|table| record.extend(listing(1, table)));
+    record
+}
+
+/// An edit that lists a table in a level.
+pub(crate) fn listing(level: u8, table: &TableFile) -> Vec<u8> {
+    let mut record = vec![7, level];
+    varint(&mut record, table.number);
+    varint(&mut record, table.size);
+    string(&mut record, &table.smallest);
+    string(&mut record, &table.largest);
     record
 }
 
