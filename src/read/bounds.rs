@@ -18,11 +18,17 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    pub(super) fn reverse(self) -> Way {
+    /// What a walk forward takes of these two, or what a walk back takes.
+    #[inline(always)]
+    pub(super) fn pick<T>(self, forward: T, back: T) -> T {
         match self {
-            Way::Forward => Way::Back,
-            Way::Back => Way::Forward,
+            Way::Forward => forward,
+            Way::Back => back,
         }
+    }
+
+    pub(super) fn reverse(self) -> Way {
+        self.pick(Way::Back, Way::Forward)
     }
 
     /// The first of these numbers that a walk comes to.
@@ -35,10 +41,7 @@ impl Way {
 
     /// Those of these numbers that a walk comes to after `run`, which are some of them.
     pub(super) fn rest(self, numbers: &Range<usize>, run: &Range<usize>) -> Range<usize> {
-        match self {
-            Way::Forward => run.end..numbers.end,
-            Way::Back => numbers.start..run.start,
-        }
+        self.pick(run.end..numbers.end, numbers.start..run.start)
     }
 }
 
@@ -47,10 +50,7 @@ pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// The bound at which a walk starts: the lower one of a walk forward.
 pub(super) fn start(bounds: &Bounds, way: Way) -> Bound<&[u8]> {
-    let bound = match way {
-        Way::Forward => &bounds.0,
-        Way::Back => &bounds.1,
-    };
+    let bound = way.pick(&bounds.0, &bounds.1);
     bound.as_ref().map(Vec::as_slice)
 }
 
@@ -62,10 +62,7 @@ pub(super) fn is_past_start<'o>(
     key: &[u8],
     order: impl FnOnce() -> Result<&'o Order>,
 ) -> Result<bool> {
-    let before = match way {
-        Way::Forward => Ordering::Less,
-        Way::Back => Ordering::Greater,
-    };
+    let before = way.pick(Ordering::Less, Ordering::Greater);
     Ok(match start(bounds, way) {
         Bound::Unbounded => true,
         Bound::Included(limit) => order()?.compare(key, limit) != before,
@@ -130,10 +127,8 @@ impl Table {
     /// The first key that a walk along `way` comes to, if the properties name it.
     pub(crate) fn stated_key(&self, way: Way) -> Option<&[u8]> {
         let properties = self.properties()?;
-        match way {
-            Way::Forward => properties.first_key.as_deref(),
-            Way::Back => properties.last_key.as_deref(),
-        }
+        let key = way.pick(&properties.first_key, &properties.last_key);
+        key.as_deref()
     }
 
     /// Whether filter and index know that the table has no key from `lower` to `upper`. Filters know nothing of ranges, unless both

@@ -225,7 +225,7 @@ impl Cursor {
         let moved = self.read_start(way)?;
         let (found, stated) = (self.key(), self.stated_key(way).unwrap_or(&[]));
         if !moved || found != stated {
-            let which = if way == Way::Forward { "first" } else { "last" };
+            let which = way.pick("first", "last");
             let stated = show_key(stated);
             let expected = format!("the table's {which} key to be {stated}, as its properties say");
             let defect = Defect::new(expected, show_key(found));
@@ -415,10 +415,7 @@ impl Cursor {
     /// Ends a move along `way`: there are no entries past the bound.
     #[inline]
     fn arrive(&mut self, moved: bool, way: Way) -> Result<bool> {
-        let is_edge = match way {
-            Way::Forward => self.is_edge.1,
-            Way::Back => self.is_edge.0,
-        };
+        let is_edge = way.pick(self.is_edge.1, self.is_edge.0);
         if moved && is_edge && !self.is_past(self.key(), way.reverse())? {
             return Ok(self.leave(Some(way)));
         }
