@@ -247,10 +247,15 @@ impl Index {
         self.slots.len()
     }
 
-    /// Bytes of memory that it takes without its pieces.
+    /// Bytes of memory that it takes, with the pieces that are there.
     pub(super) fn weight(&self) -> usize {
-        let own = self.divided().map_or(0, IndexPieces::weight);
-        own + self.tops.weight(true) + size_of_val(&*self.slots)
+        let (own, is_own) = match &self.form {
+            Form::Whole(_) => (0, false),
+            Form::InFile(pieces) => (pieces.weight(), true),
+        };
+        let pieces = self.slots.iter().filter_map(|slot| slot.piece.get());
+        let pieces = pieces.map(|piece| piece.entries.weight(is_own) + piece.states.len());
+        own + self.tops.weight(true) + size_of_val(&*self.slots) + pieces.sum::<usize>()
     }
 
     /// The last key of each piece.
@@ -441,7 +446,7 @@ impl Index {
     }
 
     /// Decodes, checks and keeps piece `p`, unless it is there: `bytes` are those at its [range](IndexPieces::range), if the index is
-    /// [divided](Self::divided). Returns how many bytes of memory it takes.
+    /// [divided](Self::divided).
     ///
     /// Handles must be in the file's order without overlap. Keys must ascend, unless the order is not known (`None`).
     pub(super) fn admit(
@@ -449,9 +454,9 @@ impl Index {
         p: usize,
         bytes: &Bytes,
         order: Option<&Order>,
-    ) -> Result<usize, Defect> {
+    ) -> Result<(), Defect> {
         let Some(slot) = self.slots.get(p).filter(|slot| slot.piece.get().is_none()) else {
-            return Ok(0);
+            return Ok(());
         };
         // A hostile file may state any number of entries. One takes five bytes at least.
         let most = match &self.form {
@@ -472,10 +477,9 @@ impl Index {
             states: entries.iter().map(|_| State::default()).collect(),
             entries: IndexEntries::new(bytes, entries),
         };
-        let weight = piece.entries.weight(self.divided().is_some()) + piece.states.len();
         // Another thread may have been faster.
-        let is_new = slot.piece.set(Box::new(piece)).is_ok();
-        Ok(if is_new { weight } else { 0 })
+        let _ = slot.piece.set(Box::new(piece));
+        Ok(())
     }
 
     /// Decodes piece `p` of an index block that was read at opening. Returns its bytes.

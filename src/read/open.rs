@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -118,11 +118,24 @@ impl OpenOptions {
         }
         let (index, divided) = pieces.map_or((None, Vec::new()), |p| (Some(p.index), p.filters));
         let order = opening.choose_order(properties.as_ref())?;
-        let (index, weight) = opening.decode_index(index, order.as_ref())?;
+        let index = opening.decode_index(index, order.as_ref())?;
         let Opening {
             file, metaindex, ..
         } = opening;
-        let mut inner = self.inner(file, index, weight, order, properties);
+        let is_file = matches!(file.source.bytes, SourceBytes::File(_));
+        let mut inner = Inner {
+            filter: None,
+            prefixes: None,
+            filters: Vec::new(),
+            index,
+            order,
+            properties,
+            cache: self.cache.clone(),
+            caches_raw: self.chose_cache || !is_file,
+            id: TableId::next(),
+            passed_last: AtomicBool::new(false),
+            file,
+        };
         let holds_user_keys = self.may_hold_user_keys(&mut inner).await?;
         self.attach_filters(&mut inner, &footer, metaindex, divided, holds_user_keys)?;
         inner.admit_tail()?;
@@ -140,31 +153,6 @@ impl OpenOptions {
             inner: Arc::new(inner),
             read: self.read,
         })
-    }
-
-    fn inner(
-        &self,
-        file: TableFile,
-        index: Index,
-        weight: usize,
-        order: Option<Order>,
-        properties: Option<Properties>,
-    ) -> Inner {
-        let is_file = matches!(file.source.bytes, SourceBytes::File(_));
-        Inner {
-            filter: None,
-            prefixes: None,
-            filters: Vec::new(),
-            weight: AtomicUsize::new(weight),
-            index,
-            order,
-            properties,
-            cache: self.cache.clone(),
-            caches_raw: self.chose_cache || !is_file,
-            id: TableId::next(),
-            passed_last: AtomicBool::new(false),
-            file,
-        }
     }
 
     /// Whether a filter may hold user keys, which are not those that lookups ask it for: the table is a database's, or may be, and
@@ -387,12 +375,8 @@ impl Opening<'_> {
         })
     }
 
-    /// The index as `pieces` divide it, or the index block. Returns with it the memory that it takes.
-    fn decode_index(
-        &self,
-        pieces: Option<IndexPieces>,
-        order: Option<&Order>,
-    ) -> Result<(Index, usize)> {
+    /// The index as `pieces` divide it, or the index block.
+    fn decode_index(&self, pieces: Option<IndexPieces>, order: Option<&Order>) -> Result<Index> {
         let place = IndexPlace {
             offset: self.footer.index.offset,
             data_end: self.footer.data_end(),
@@ -400,22 +384,19 @@ impl Opening<'_> {
         };
         let locate = |defect| self.file.locate(defect, Section::Index, place.offset);
         if let Some(pieces) = pieces {
-            let index = Index::in_file(pieces, place, order).map_err(locate)?;
-            let weight = index.weight();
-            return Ok((index, weight));
+            return Index::in_file(pieces, place, order).map_err(locate);
         }
         let block = self.read_index()?;
-        let decode = |order| -> Result<(Index, usize), Defect> {
+        let decode = |order| -> Result<Index, Defect> {
             let index = Index::of_block(block.clone(), place, order)?;
-            let mut weight = index.weight();
             for p in 0..CHECKED_PIECES.min(index.pieces()) {
-                weight += index.admit(p, &Bytes::new(), order)?;
+                index.admit(p, &Bytes::new(), order)?;
             }
-            Ok((index, weight))
+            Ok(index)
         };
         decode(order).map_err(|defect| {
             // An index that does not ascend bytewise is seldom a plain table's.
-            let is_database = |(index, _): (Index, _)| index.evidence().kind() == KeyKind::Database;
+            let is_database = |index: Index| index.evidence().kind() == KeyKind::Database;
             let is_unnamed = defect.is_misordered() && self.options.order.is_none();
             if is_unnamed && decode(None).is_ok_and(is_database) {
                 self.file.name_in(database_table())

@@ -1,7 +1,6 @@
 //! Parts of index and filters that are not there yet: which ones a key needs, reading them, and keeping them.
 
 use std::ops::{Bound, Range};
-use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 
@@ -152,11 +151,6 @@ impl Inner {
 
 /// Reading parts, and keeping them.
 impl Inner {
-    /// The filters in use, of keys and of prefixes.
-    pub(super) fn filters_in_use(&self) -> impl Iterator<Item = &TableFilter> {
-        self.filter.iter().chain(&self.prefixes)
-    }
-
     /// The filter that this is a piece of, and which one.
     fn filter_of(&self, part: Part) -> Option<(&TableFilter, usize)> {
         match part {
@@ -194,24 +188,19 @@ impl Inner {
                 let kept = self.index.admit(p, bytes, self.order.as_ref());
                 (kept, Section::Index)
             }
-            Part::Anchor(p) => {
-                let kept = self.index.admit_anchor(p, bytes).map(|()| 0);
-                (kept, Section::Index)
-            }
+            Part::Anchor(p) => (self.index.admit_anchor(p, bytes), Section::Index),
             part => {
                 let last_block = self.index.last_block_offset();
                 let filter = self.filter_of(part);
                 let kept = filter.map(|(filter, i)| filter.admit(i, bytes, last_block));
-                (kept.unwrap_or(Ok(0)), Section::Filter)
+                (kept.unwrap_or(Ok(())), Section::Filter)
             }
         };
-        let weight = kept.map_err(|defect| {
+        kept.map_err(|defect| {
             let range = self.part_range(part);
             let offset = range.map_or(self.index.offset(), |range| range.start);
             self.file.locate(defect, section, offset)
-        })?;
-        self.weight.fetch_add(weight, Relaxed);
-        Ok(())
+        })
     }
 
     /// Where those of `parts` lie that are to be read, in ascending order, each once. Those that were read at opening are checked and

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use bytes::Bytes;
 
@@ -71,8 +71,6 @@ pub(super) struct Inner {
     /// Whether blocks that are stored raw go to the cache, too.
     pub(super) caches_raw: bool,
     pub(super) id: TableId,
-    /// Bytes of memory that pieces of the index and filters take.
-    pub(super) weight: AtomicUsize,
     /// Whether the filter passed the last key that was looked up in this file, which is in memory.
     pub(super) passed_last: AtomicBool,
 }
@@ -294,8 +292,9 @@ impl Table {
     /// needed so far. It grows as the table is used, to the sizes of both.
     pub fn weight(&self) -> usize {
         let inner = &*self.inner;
-        let filters: usize = inner.filters_in_use().map(TableFilter::weight).sum();
-        size_of::<Inner>() + filters + inner.weight.load(Relaxed)
+        let filters = inner.filter.iter().chain(&inner.prefixes);
+        let filters: usize = filters.map(TableFilter::weight).sum();
+        size_of::<Inner>() + inner.index.weight() + filters
     }
 
     /// Size of the file in bytes.
