@@ -50,6 +50,20 @@ impl Run {
             bytes: frame_range(found.handle),
         }
     }
+
+    /// Both, and what lies between them.
+    fn join(&self, other: &Run) -> Run {
+        let (blocks, bytes) = (&other.blocks, &other.bytes);
+        Run {
+            blocks: self.blocks.start.min(blocks.start)..self.blocks.end.max(blocks.end),
+            bytes: self.bytes.start.min(bytes.start)..self.bytes.end.max(bytes.end),
+        }
+    }
+
+    /// How many bytes of the file it takes.
+    fn len(&self) -> u64 {
+        self.bytes.end - self.bytes.start
+    }
 }
 
 impl ReadAhead {
@@ -95,21 +109,12 @@ impl ReadAhead {
             self.len = 0;
         }
         self.way = way;
-        if !inner.file.is_memory() {
-            return self.load_from_file(inner, found, read);
+        if inner.file.is_memory() {
+            if inner.file.is_mapped() {
+                self.announce(inner, found);
+            }
+            return Ok((inner.load(found, read)?.into_payload(), false));
         }
-        if inner.file.is_mapped() {
-            self.announce(inner, found);
-        }
-        Ok((inner.load(found, read)?.into_payload(), false))
-    }
-
-    fn load_from_file(
-        &mut self,
-        inner: &Inner,
-        found: BlockRef,
-        read: ReadOptions,
-    ) -> Result<(Bytes, bool)> {
         if let Some(block) = inner.cached(found) {
             return Ok((block, false));
         }
@@ -197,15 +202,10 @@ impl ReadAhead {
         };
         let run = self.next_blocks(inner, next);
         if run.blocks.len() > 2 || !inner.index.state(next).has(State::CHECKED) {
-            let Range { start, end } = run.bytes;
-            inner.file.announce(start, end - start);
+            inner.file.announce(run.bytes.start, run.len());
         }
         // From where the walk is to the end of what was announced.
-        let here = frame_range(found.handle);
-        self.run = Run {
-            blocks: i.min(run.blocks.start)..run.blocks.end.max(i + 1),
-            bytes: here.start.min(run.bytes.start)..run.bytes.end.max(here.end),
-        };
+        self.run = Run::of(found).join(&run);
         self.grow(inner);
     }
 
@@ -238,17 +238,12 @@ impl Inner {
             let next = next.and_then(|next| self.index.block(next).ok());
             let Some(next) = next else { return run };
             let here = Run::of(next);
-            let Range { start, end } = run.bytes;
-            let bytes = start.min(here.bytes.start)..end.max(here.bytes.end);
-            let gap = bytes.end - bytes.start - (end - start) - (here.bytes.end - here.bytes.start);
-            if bytes.end - bytes.start > len || gap > MAX_GAP || self.is_cached(next) {
+            let both = run.join(&here);
+            let gap = both.len() - run.len() - here.len();
+            if both.len() > len || gap > MAX_GAP || self.is_cached(next) {
                 return run;
             }
-            let blocks = &run.blocks;
-            run = Run {
-                blocks: blocks.start.min(next.block)..blocks.end.max(next.block + 1),
-                bytes,
-            };
+            run = both;
         }
     }
 }

@@ -44,16 +44,6 @@ impl Loaded<'_> {
         }
     }
 
-    /// The bytes at `range` of the payload, which lies inside it.
-    #[inline]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "a search found the range in the payload"
-    )]
-    pub(super) fn slice(&self, range: Range<usize>) -> &[u8] {
-        &self.payload()[range]
-    }
-
     /// The bytes at `range` of the payload, which keep the block in memory.
     #[inline]
     pub(super) fn bytes(&self, range: Range<usize>) -> Bytes {
@@ -172,7 +162,7 @@ impl Inner {
         if !self.index.state(found).has(State::CACHED) {
             return None;
         }
-        let block = cache.get(self.cache_key(found.handle))?;
+        let block = cache.0.get(&self.cache_key(found.handle))?;
         self.file.counters.add(Counter::CacheHits, 1);
         Some(block)
     }
@@ -182,7 +172,7 @@ impl Inner {
         let cache = self.cache.as_ref();
         cache.is_some_and(|cache| {
             let may_be_cached = self.index.state(found).has(State::CACHED);
-            may_be_cached && cache.contains(self.cache_key(found.handle))
+            may_be_cached && cache.0.contains_key(&self.cache_key(found.handle))
         })
     }
 
@@ -229,7 +219,7 @@ impl Inner {
                 } else {
                     block.clone()
                 };
-                cache.insert(self.cache_key(found.handle), kept);
+                cache.0.insert(self.cache_key(found.handle), kept);
                 state.set(State::CACHED);
             }
         }

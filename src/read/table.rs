@@ -80,7 +80,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         if let Some(cache) = &self.cache {
             for handle in self.index.cached() {
-                cache.remove(self.cache_key(handle));
+                cache.0.remove(&self.cache_key(handle));
             }
         }
     }
@@ -150,7 +150,8 @@ impl Table {
         key: impl AsRef<[u8]>,
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
-        self.lookup(key.as_ref(), |block, value| read(block.slice(value)))
+        let take = |block: Loaded<'_>, value| read(block.payload().get(value).unwrap_or(&[]));
+        self.lookup(key.as_ref(), take)
     }
 
     /// Whether the table holds `key`. Costs as much as [`get`](Table::get).
