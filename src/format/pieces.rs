@@ -429,10 +429,9 @@ pub(crate) fn decode_entries<'a>(
             fits.then_some((handle, end))
         });
         let Some((handle, end)) = handle else {
-            let value = value.get(..BlockHandle::MAX_LEN).unwrap_or(value);
             let Range { start, end } = data;
             let expected = format!("the handle of a data block between {start} and {end}");
-            return Err(Defect::new(expected, format!("{value:02x?}")));
+            return Err(BlockHandle::missing(expected, value));
         };
         take(&entry, handle);
         (previous, data.start) = (Some(key), end);

@@ -95,16 +95,6 @@ impl Source {
             Source::Memory(sorted, _) => Ok(sorted.order()),
         }
     }
-
-    /// The error of a defect in a data block.
-    #[cold]
-    fn locate(&self, block: Option<BlockRef>, defect: Defect) -> Error {
-        let Source::Table(table) = self else {
-            return lost();
-        };
-        let offset = block.map_or(0, |found| found.handle.offset);
-        table.file().locate(defect, Section::Data, offset)
-    }
 }
 
 /// Short: the place, not what was read.
@@ -292,14 +282,9 @@ impl Cursor {
         let Source::Table(table) = &self.source else {
             return self.walk_memory(Bound::Included(key), Way::Forward);
         };
-        match table.seek(key)? {
-            Some(found) => self.seek_from_block(found, key),
-            None => Ok(self.leave(Some(Way::Forward))),
-        }
-    }
-
-    /// Moves to the first entry at or after `key`, which lies in the block `found` if in any.
-    pub(crate) fn seek_from_block(&mut self, found: BlockRef, key: &[u8]) -> Result<bool> {
+        let Some(found) = table.seek(key)? else {
+            return Ok(self.leave(Some(Way::Forward)));
+        };
         self.load(found, None)?;
         let sought = self.entries.seek(key, self.source.order()?);
         // Past the block's last key, but not past its index key, it is the next block's first.
@@ -520,8 +505,7 @@ impl Cursor {
 
     /// Turns to a data block, of which it is given the contents; at none of its entries.
     pub(crate) fn enter(&mut self, found: BlockRef, payload: Bytes, is_slice: bool) -> Result<()> {
-        let block =
-            Block::parse(payload).map_err(|defect| self.source.locate(Some(found), defect))?;
+        let block = Block::parse(payload).map_err(|defect| self.locate(Some(found), defect))?;
         self.entries.reset(block);
         self.own = is_slice.then(OnceLock::new);
         self.block = Some(found);
@@ -595,13 +579,17 @@ impl Cursor {
     #[cold]
     fn fail(&mut self, defect: Defect) -> Error {
         self.leave(None);
-        self.locate(defect)
+        self.locate(self.block, defect)
     }
 
-    /// The error of a defect in the block that the cursor is in.
+    /// The error of a defect in a data block.
     #[cold]
-    pub(super) fn locate(&self, defect: Defect) -> Error {
-        self.source.locate(self.block, defect)
+    pub(super) fn locate(&self, block: Option<BlockRef>, defect: Defect) -> Error {
+        let Source::Table(table) = &self.source else {
+            return lost();
+        };
+        let offset = block.map_or(0, |found| found.handle.offset);
+        table.file().locate(defect, Section::Data, offset)
     }
 }
 

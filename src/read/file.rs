@@ -63,26 +63,17 @@ impl TableFile {
             SourceBytes::File(file) => file.size(),
             SourceBytes::Io(source) => source.size(),
             #[cfg(feature = "async")]
-            SourceBytes::Remote(_) => Err(io::ErrorKind::Unsupported.into()),
+            SourceBytes::Remote(_) => Ok(0), // it comes with the tail
         };
-        let mut file = TableFile::with_size(source, 0);
+        let mut file = TableFile {
+            source,
+            size: 0,
+            counters: Counters::default(),
+            owners: Owners::default(),
+            held: Vec::new(),
+        };
         file.size = size.map_err(|e| file.name_in(Error::io("asking for the table's size", e)))?;
         Ok(file)
-    }
-
-    /// For a source of which the size is known.
-    pub(super) fn with_size(source: Source, size: u64) -> TableFile {
-        let owners = match &source.bytes {
-            SourceBytes::Memory(..) => Owners::new(),
-            _ => Owners::none(),
-        };
-        TableFile {
-            source,
-            size,
-            counters: Counters::default(),
-            owners,
-            held: Vec::new(),
-        }
     }
 
     /// The end of the file, which holds all that opening needs of a small table.

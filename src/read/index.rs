@@ -14,7 +14,7 @@ use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
 use crate::format::pieces::{IndexPieces, PIECE_LEN, decode_entries};
 use crate::read::index_entries::{IndexEntries, IndexEntry, partition_point};
-use crate::read::recognise::{Evidence, may_be_internal};
+use crate::read::recognise::Evidence;
 
 /// Most memory that keys may unfold to, in multiples of the file's size.
 ///
@@ -159,9 +159,8 @@ impl Index {
             let entry = block.entry_at_restart(end - 1)?;
             let value = block.data().get(entry.value()).unwrap_or(&[]);
             let Some((handle, _)) = BlockHandle::decode(value) else {
-                let value = value.get(..BlockHandle::MAX_LEN).unwrap_or(value);
                 let expected = format!("the handle of a data block in index entry {}", end - 1);
-                return Err(Defect::new(expected, format!("{value:02x?}")));
+                return Err(BlockHandle::missing(expected, value));
             };
             tops.push(IndexEntry::new(entry.unshared(), handle));
             firsts.push(first);
@@ -515,20 +514,19 @@ impl Index {
         Err(Defect::new(expected, "others, or restarts elsewhere"))
     }
 
-    /// Whether all keys of the first piece and all tops may be internal keys.
-    pub(super) fn may_hold_internal_keys(&self) -> bool {
+    /// The keys of the first piece, which is there, and the tops of the others.
+    pub(super) fn first_keys(&self) -> impl Iterator<Item = &[u8]> {
         let first = self.blocks_of(0).filter_map(|i| self.block(i).ok());
-        let mut keys = first.map(|found| self.key(found)).chain(self.tops());
-        keys.all(may_be_internal)
+        first
+            .map(|found| self.key(found))
+            .chain(self.tops().skip(1))
     }
 
-    /// What the index keys say of the table's kind: the tops, and the keys of the first piece if it is there.
+    /// What the [first keys](Self::first_keys) say of the table's kind.
     pub(super) fn evidence(&self) -> Evidence {
         let mut evidence = Evidence::default();
-        let first = self.blocks_of(0).filter_map(|i| self.block(i).ok());
-        first.for_each(|found| evidence.add_index_key(self.key(found)));
-        let tops = self.tops().skip(1);
-        tops.for_each(|top| evidence.add_index_key(top));
+        self.first_keys()
+            .for_each(|key| evidence.add_index_key(key));
         evidence.end_block();
         evidence
     }

@@ -410,7 +410,7 @@ impl MergeCursor {
     pub(crate) fn fail(&mut self, defect: Defect) -> Error {
         let error = self
             .current()
-            .map_or_else(lost, |input| input.locate(defect));
+            .map_or_else(lost, |input| input.locate(input.block, defect));
         (self.top, self.is_lost) = (NONE, true);
         error
     }

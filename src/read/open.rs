@@ -28,7 +28,7 @@ use crate::read::index::{BlockRef, Index, IndexPlace};
 use crate::read::metaindex::Metaindex;
 use crate::read::options::OpenOptions;
 use crate::read::parts::Part;
-use crate::read::recognise::Evidence;
+use crate::read::recognise::{Evidence, may_be_internal};
 use crate::read::source::{Source, SourceBytes};
 use crate::read::store::{MAX_BATCH_BLOCKS, MAX_READ_LEN, batch_len, frame_range};
 use crate::read::table::{Inner, Table};
@@ -169,7 +169,7 @@ impl OpenOptions {
             return Ok(properties.key_kind == KeyKind::Database);
         }
         let is_settled = self.order.is_some() && !self.filters;
-        if is_settled || inner.index.len() == 0 || !inner.index.may_hold_internal_keys() {
+        if is_settled || inner.index.len() == 0 || !inner.index.first_keys().all(may_be_internal) {
             return Ok(false);
         }
         let first = inner.block(0)?;
@@ -266,11 +266,10 @@ struct Opening<'o> {
 impl Opening<'_> {
     /// What the metaindex names: nothing if it is damaged, for a caller who does without filters.
     fn read_metaindex(&self) -> Result<Metaindex> {
-        let found = self.if_readable(|| {
-            let decode = |block: Bytes| Metaindex::decode(&block, self.options).map(Some);
+        self.if_readable(|| {
+            let decode = |block: Bytes| Metaindex::decode(&block, self.options);
             self.read_block(self.footer.metaindex, Section::Metaindex, decode)
-        });
-        Ok(found?.unwrap_or_default())
+        })
     }
 
     /// Where the blocks lie that opening reads after the metaindex: properties, and what tells the pieces of index and filters; or
@@ -315,10 +314,10 @@ impl Opening<'_> {
         })
     }
 
-    /// What `read` returns; `None` in place of damage, for a caller who does without filters.
-    fn if_readable<T>(&self, read: impl FnOnce() -> Result<Option<T>>) -> Result<Option<T>> {
+    /// What `read` returns; nothing in place of damage, for a caller who does without filters.
+    fn if_readable<T: Default>(&self, read: impl FnOnce() -> Result<T>) -> Result<T> {
         match read() {
-            Err(error) if !self.options.needs_metaindex() && is_of_file(&error) => Ok(None),
+            Err(error) if !self.options.needs_metaindex() && is_of_file(&error) => Ok(T::default()),
             read => read,
         }
     }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::read::bounds::Way;
+use crate::read::bounds::{Way, key_of};
 use crate::read::filter::TableFilter;
 use crate::read::index::{BlockRef, NotLoaded};
 use crate::read::store::MAX_READ_LEN;
@@ -71,13 +71,9 @@ impl Inner {
         lower: &Bound<Vec<u8>>,
         upper: &Bound<Vec<u8>>,
     ) -> Result<Vec<Part>> {
-        let piece_at = |bound: &Bound<Vec<u8>>| -> Result<Option<usize>> {
-            match bound {
-                Bound::Included(key) | Bound::Excluded(key) => {
-                    Ok(self.index.seek_piece(key, self.order()?))
-                }
-                Bound::Unbounded => Ok(None),
-            }
+        let piece_at = |bound| match key_of(bound) {
+            Some(key) => (self.order()).map(|order| self.index.seek_piece(key, order)),
+            None => Ok(None),
         };
         let (first, last) = (piece_at(lower)?, piece_at(upper)?);
         let anchors = first.map_or(Vec::new(), |first| self.anchors(first));

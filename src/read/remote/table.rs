@@ -72,7 +72,7 @@ impl OpenOptions {
         let open = async {
             let mut bytes = Source::of(SourceBytes::Remote(Arc::clone(&source)));
             bytes.path = source.name().map(|name| Path::new(&name).into());
-            let mut file = TableFile::with_size(bytes, 0);
+            let mut file = TableFile::new(bytes)?;
             let failed = |error| {
                 let doing = format!("reading the last {tail_len} bytes");
                 file.name_in(Error::reading(doing, error))
