@@ -100,7 +100,7 @@ impl DbTable {
         let next = found.block + 1;
         let goes_on = next < self.table.data_blocks()
             && self.order.compare(separator, user_key(target)).is_eq();
-        goes_on.then(|| self.table.find_block(next)).transpose()
+        goes_on.then(|| self.table.inner.block(next)).transpose()
     }
 
     /// Searches the blocks from `first` on for the first entry at or after `target`; `None` if it is of another user key.
@@ -113,7 +113,7 @@ impl DbTable {
         let mut next = Some(first);
         while let Some(found) = next {
             let mut cursor = BlockCursor::new(fetch(found)?);
-            let locate = |defect| self.table.locate(found, defect);
+            let locate = |defect| self.table.inner.locate(found, defect);
             let sought = cursor.seek(target, self.table.order()?);
             if !sought.map_err(locate)? {
                 next = self.block_after(found, target)?;

@@ -180,7 +180,7 @@ impl DbTable {
     pub fn range(&self, bounds: impl KeyRange) -> DbRange {
         let bounds = bounds.key_bounds();
         let mut cursor = Cursor::of_table(&self.table, stored_bounds(&bounds));
-        let is_excluded = || self.table.prefixes_exclude(&bounds.0, &bounds.1);
+        let is_excluded = || self.table.prefixes_exclude(&bounds);
         let error = cursor.rule_out(is_excluded).err();
         DbRange::new(cursor, &self.order, error)
     }

@@ -233,12 +233,12 @@ impl Blocks {
 
     fn read(&mut self, i: usize) -> Result<BlockInfo> {
         let (table, totals) = (&self.table, &mut self.totals);
-        let found = table.find_block(i)?;
+        let found = table.inner.block(i)?;
         let offset = found.handle.offset;
         let mut below = self.last_key.take();
         let frame = table.file().read_frame(found.handle)?;
         let opened = frame::verify(&frame).and_then(|()| entries(&frame, &mut self.work));
-        let (codec, mut cursor) = opened.map_err(|defect| table.locate(found, defect))?;
+        let (codec, mut cursor) = opened.map_err(|defect| table.inner.locate(found, defect))?;
         let mut block = BlockInfo {
             offset,
             stored_bytes: frame.len() as u64,

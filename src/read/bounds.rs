@@ -46,7 +46,7 @@ impl Way {
 }
 
 /// A lower and an upper bound.
-pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+pub(crate) type Bounds<K = Vec<u8>> = (Bound<K>, Bound<K>);
 
 /// The bound at which a walk starts: the lower one of a walk forward.
 pub(super) fn start(bounds: &Bounds, way: Way) -> Bound<&[u8]> {

@@ -418,7 +418,7 @@ impl Cursor {
     fn limit(&mut self) -> Result<()> {
         if let (Source::Table(table), false) = (&self.source, self.is_limited) {
             let inner = &*table.inner;
-            inner.bring(inner.missing_for_bounds(&self.bounds.0, &self.bounds.1)?)?;
+            inner.bring(inner.missing_for_bounds(&self.bounds)?)?;
             self.ahead.limits = inner.blocks_within(&self.bounds)?;
             self.is_limited = true;
         }
@@ -497,7 +497,12 @@ impl Cursor {
             self.block = None;
             let loaded = self.ahead.load(&table.inner, found, way, table.read);
             let (payload, is_slice) = loaded?;
-            self.place = table.place_in_memory(found).unwrap_or(NOWHERE);
+            let is_in_place = table.inner.is_in_place(found, table.read);
+            self.place = if is_in_place {
+                found.handle.offset as usize
+            } else {
+                NOWHERE
+            };
             self.enter(found, payload, is_slice)?;
         }
         Ok(())

@@ -1,12 +1,12 @@
 //! Parts of index and filters that are not there yet: which ones a key needs, reading them, and keeping them.
 
-use std::ops::{Bound, Range};
+use std::ops::Range;
 
 use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::read::bounds::{Way, key_of};
+use crate::read::bounds::{Bounds, Way, key_of};
 use crate::read::filter::TableFilter;
 use crate::read::index::{BlockRef, NotLoaded};
 use crate::read::store::MAX_READ_LEN;
@@ -66,11 +66,7 @@ impl Inner {
     }
 
     /// The pieces of the index that name the first and the last data block within bounds, and what shows where the first begins.
-    pub(super) fn missing_for_bounds(
-        &self,
-        lower: &Bound<Vec<u8>>,
-        upper: &Bound<Vec<u8>>,
-    ) -> Result<Vec<Part>> {
+    pub(super) fn missing_for_bounds(&self, (lower, upper): &Bounds) -> Result<Vec<Part>> {
         let piece_at = |bound| match key_of(bound) {
             Some(key) => (self.order()).map(|order| self.index.seek_piece(key, order)),
             None => Ok(None),
@@ -251,7 +247,7 @@ impl Inner {
 
     /// Data block `i`, one of `0..index.len()`.
     #[inline]
-    pub(super) fn block(&self, i: usize) -> Result<BlockRef> {
+    pub(crate) fn block(&self, i: usize) -> Result<BlockRef> {
         self.ask(|| self.index.block(i), || self.index_parts(i..i + 1))
     }
 

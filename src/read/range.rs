@@ -41,7 +41,7 @@ impl Table {
         let bounds = bounds.key_bounds();
         let mut cursor = Cursor::of_table(self, bounds.clone());
         let is_excluded = || match self.order() {
-            Ok(Order::Bytewise) => self.prefixes_exclude(&bounds.0, &bounds.1),
+            Ok(Order::Bytewise) => self.prefixes_exclude(&bounds),
             Ok(Order::Custom(_)) | Err(_) => Ok(false),
         };
         let error = cursor.rule_out(is_excluded).err();

@@ -52,11 +52,11 @@ use crate::read::store::Loaded;
 /// ```
 #[derive(Clone)]
 pub struct Table {
-    pub(super) inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
     pub(super) read: ReadOptions,
 }
 
-pub(super) struct Inner {
+pub(crate) struct Inner {
     pub(super) file: TableFile,
     /// `None` in a table that is only walked, since its order is not known.
     pub(super) order: Option<Order>,
@@ -346,24 +346,7 @@ impl Table {
 
     /// A data block whose contents were loaded.
     pub(crate) fn parse(&self, found: BlockRef, payload: Bytes) -> Result<Block<Bytes>> {
-        Block::parse(payload).map_err(|defect| self.locate(found, defect))
-    }
-
-    /// Where a data block lies in memory, if it is used there as it is.
-    pub(crate) fn place_in_memory(&self, found: BlockRef) -> Option<usize> {
-        let is_in_place = self.inner.is_in_place(found, self.read);
-        is_in_place.then_some(found.handle.offset as usize)
-    }
-
-    /// Data block `i`, one of `0..data_blocks()`.
-    pub(crate) fn find_block(&self, i: usize) -> Result<BlockRef> {
-        self.inner.block(i)
-    }
-
-    /// The error of a defect in a data block.
-    #[cold]
-    pub(crate) fn locate(&self, found: BlockRef, defect: Defect) -> Error {
-        self.inner.locate(found, defect)
+        Block::parse(payload).map_err(|defect| self.inner.locate(found, defect))
     }
 }
 
@@ -375,7 +358,7 @@ impl Inner {
 
     /// The error of a defect in a data block.
     #[cold]
-    pub(super) fn locate(&self, found: BlockRef, defect: Defect) -> Error {
+    pub(crate) fn locate(&self, found: BlockRef, defect: Defect) -> Error {
         self.file.locate(defect, Section::Data, found.handle.offset)
     }
 

@@ -14,7 +14,7 @@ use super::source::{AsyncReadAt, Tail};
 use crate::error::{Error, Result};
 use crate::filter::{FilterEntry, FilterInfo};
 use crate::format::properties::Properties;
-use crate::read::bounds::{KeyRange, prefix_bounds};
+use crate::read::bounds::{Bounds, KeyRange, prefix_bounds};
 use crate::read::file::{Stretch, TAIL_LEN, TableFile};
 use crate::read::get_many::{Batch, Values};
 use crate::read::open::{SMALL, report};
@@ -228,18 +228,13 @@ impl AsyncTable {
     ///
     /// As [`Table::may_contain_prefix`].
     pub async fn may_contain_prefix(&self, prefix: impl AsRef<[u8]> + Send) -> Result<bool> {
-        let (lower, upper) = prefix_bounds(prefix.as_ref());
-        self.bring_prefixes(&lower, &upper).await?;
+        self.bring_prefixes(&prefix_bounds(prefix.as_ref())).await?;
         self.table.may_contain_prefix(prefix)
     }
 
     /// Fetches what tells, in the filter of prefixes, whether a key is within these bounds.
-    pub(super) async fn bring_prefixes(
-        &self,
-        lower: &Bound<Vec<u8>>,
-        upper: &Bound<Vec<u8>>,
-    ) -> Result<()> {
-        let prefix = self.table.prefix_to_ask(lower, upper);
+    pub(super) async fn bring_prefixes(&self, bounds: &Bounds) -> Result<()> {
+        let prefix = self.table.prefix_to_ask(bounds);
         let missing = |prefix| self.table.inner.missing_for_prefix(prefix, LAYERS);
         self.bring_all(|| prefix.map_or(Vec::new(), missing)).await
     }
