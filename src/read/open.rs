@@ -74,12 +74,8 @@ impl OpenOptions {
     ///
     /// As [`open`](OpenOptions::open).
     pub fn open_source(&self, source: impl Into<Source>) -> Result<Table> {
-        let open = || {
-            let table = ready(self.open_file(TableFile::new(source.into())?))?;
-            table.inner.file.expect_random_access();
-            Ok(table)
-        };
-        report(open())
+        let file = TableFile::new(source.into());
+        report(file.and_then(|file| ready(self.open_file(file))))
     }
 
     /// Opens the table in `file`. Each step says what it needs of the file, and all that is missing of that is read at once.
@@ -149,6 +145,7 @@ impl OpenOptions {
             inner.load_parts(inner.parts()).await?;
         }
         inner.file.held = Vec::new();
+        inner.file.expect_random_access();
         Ok(Table {
             inner: Arc::new(inner),
             read: self.read,
@@ -214,21 +211,21 @@ impl OpenOptions {
                 let handle = found.handle.map_err(of_metaindex)?;
                 let checked = inner.file.check_handle(handle, Section::Filter);
                 checked.map_err(of_metaindex)?;
-                let pieces = divided.iter().position(|pieces| pieces.handle == handle);
-                let pieces = pieces.map(|i| divided.swap_remove(i));
                 if let Some((rank, of)) = found.of {
-                    let (slot, is_divided) = match (&of, &pieces) {
+                    let mut pieces = divided.extract_if(.., |pieces| pieces.handle == handle);
+                    let pieces = pieces.next().filter(|pieces| match &of {
                         // A caller's policy takes whole filters, whatever its name.
-                        (FilterOf::Keys(policy), Some(pieces)) => {
-                            let is_ours = rank >= self.policies.len()
-                                && policy.name() == RibbonFilterPolicy::NAME;
-                            let is_divided = is_ours && pieces.covers(footer.data_end());
-                            (&mut inner.filter, is_divided)
+                        FilterOf::Keys(policy) => {
+                            let is_ours = rank >= self.policies.len();
+                            let is_ribbon = is_ours && policy.name() == RibbonFilterPolicy::NAME;
+                            is_ribbon && pieces.covers(footer.data_end())
                         }
-                        (FilterOf::Keys(_), None) => (&mut inner.filter, false),
-                        (FilterOf::Prefixes(_), _) => (&mut inner.prefixes, true),
+                        FilterOf::Prefixes(_) => true,
+                    });
+                    let slot = match of {
+                        FilterOf::Keys(_) => &mut inner.filter,
+                        FilterOf::Prefixes(_) => &mut inner.prefixes,
                     };
-                    let pieces = pieces.filter(|_| is_divided);
                     *slot = Some(TableFilter::new(of, handle, pieces));
                 }
             }
@@ -275,11 +272,8 @@ impl Opening<'_> {
     /// Where the blocks lie that opening reads after the metaindex: properties, and what tells the pieces of index and filters; or
     /// the index, if nothing does.
     fn needed(&self) -> Vec<Range<u64>> {
-        let Metaindex {
-            pieces, properties, ..
-        } = self.metaindex;
-        let pieces = pieces.or(Some(self.footer.index));
-        let needed = [pieces, properties].into_iter().flatten();
+        let pieces = self.metaindex.pieces.unwrap_or(self.footer.index);
+        let needed = [pieces].into_iter().chain(self.metaindex.properties);
         let ranges = needed.filter_map(|handle| self.file.range_of(handle));
         ranges.collect()
     }
