@@ -96,7 +96,7 @@ impl DbTable {
     /// The data block after `found` if it, too, may hold versions of the user key of `target`. It may if the index key between them
     /// has the same user key: LevelDB cuts between two user keys where it shortens, but nothing says who made a table.
     fn block_after(&self, found: BlockRef, target: &[u8]) -> Result<Option<BlockRef>> {
-        let separator = user_key(self.table.index().key(found));
+        let separator = user_key(self.table.inner.index.key(found));
         let next = found.block + 1;
         let goes_on = next < self.table.data_blocks()
             && self.order.compare(separator, user_key(target)).is_eq();

@@ -138,9 +138,9 @@ impl OpenOptions {
                 ErrorKind::Comparator => as_plain(error),
                 _ => error,
             })?;
-        let index = table.index();
+        let (file, index) = (&table.inner.file, &table.inner.index);
         if let Some(key) = index.tops().find(|key| !may_be_internal(key)) {
-            return Err((table.file()).locate(not_internal(key), Section::Index, index.offset()));
+            return Err(file.locate(not_internal(key), Section::Index, index.offset()));
         }
         Ok(DbTable { table, order })
     }

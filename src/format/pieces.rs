@@ -356,20 +356,15 @@ impl IndexPieces {
         })
     }
 
-    /// Where the anchor of piece `i`, one of `0..len()`, lies in the file.
-    pub(crate) fn anchor(&self, i: usize) -> Range<u64> {
-        let (offset, bytes) = self.offset_and_anchor(i);
-        offset..offset + bytes.len() as u64
-    }
-
     /// Checks the `bytes` of the anchor of piece `i`, one of `0..len()`.
     pub(crate) fn check_anchor(&self, i: usize, bytes: &[u8]) -> Result<(), Defect> {
-        let (_, anchor) = self.offset_and_anchor(i);
+        let (_, anchor) = self.anchor(i);
         let expected = || format!("restarts with {anchor:02x?} before piece {i} of the index");
         require(bytes == anchor, expected, || format!("{bytes:02x?}"))
     }
 
-    fn offset_and_anchor(&self, i: usize) -> (u64, Vec<u8>) {
+    /// Where in the file the anchor of piece `i`, one of `0..len()`, begins, and what it must be.
+    pub(crate) fn anchor(&self, i: usize) -> (u64, Vec<u8>) {
         let count = self.blocks_before(self.len()) as u32;
         let count_at = self.handle.offset + self.handle.size - 4;
         if i == 0 {
@@ -570,7 +565,10 @@ mod tests {
             assert_eq!(pieces.blocks_before(pieces.len()), count);
             let mut found = Vec::new();
             let frame = [&index[..], &[RAW]].concat();
-            let anchor = |i| part(&frame, pieces.handle, pieces.anchor(i));
+            let anchor = |i| {
+                let (offset, bytes) = pieces.anchor(i);
+                part(&frame, pieces.handle, offset..offset + bytes.len() as u64)
+            };
             for i in 0..pieces.len() {
                 assert_eq!(found.len(), pieces.blocks_before(i));
                 pieces.check_anchor(i, anchor(i)).unwrap();

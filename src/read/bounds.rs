@@ -6,7 +6,6 @@ use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, Rang
 use crate::comparator::Order;
 use crate::error::Result;
 use crate::filter::prefix_end;
-use crate::format::internal_key::{user_key, user_order};
 use crate::read::index::{BlockRef, State};
 use crate::read::table::{Inner, Table};
 
@@ -129,14 +128,6 @@ impl Table {
         let properties = self.properties()?;
         let key = way.pick(&properties.first_key, &properties.last_key);
         key.as_deref()
-    }
-
-    /// Whether filter and index know that the table has no key from `lower` to `upper`. Filters know nothing of ranges, unless both
-    /// are the same key or have the same user key.
-    pub(super) fn excludes_keys(&self, lower: &[u8], upper: &[u8]) -> Result<bool> {
-        let is_internal = user_order(self.order()?).is_some();
-        let is_one_key = lower == upper || is_internal && user_key(lower) == user_key(upper);
-        Ok(is_one_key && self.first_block(lower, upper)?.is_none())
     }
 
     /// The first data block that may hold a key from `lower` to `upper`, which are the same key or have the same user key; `None` if

@@ -11,6 +11,7 @@ use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
+use crate::format::internal_key::{user_key, user_order};
 use crate::format::prefetch::{LINE, prefetch};
 use crate::read::ahead::ReadAhead;
 use crate::read::bounds::{Bounds, Way, exclude_all, is_past_start, key_of, start};
@@ -159,10 +160,13 @@ impl Cursor {
             return Ok(true);
         }
         let (lower, upper) = (key_of(&self.bounds.0), key_of(&self.bounds.1));
-        if let (Some(table), Some(lower), Some(upper)) = (self.table(), lower, upper)
-            && table.excludes_keys(lower, upper)?
-        {
-            return Ok(true);
+        if let (Some(table), Some(lower), Some(upper)) = (self.table(), lower, upper) {
+            // Filters know nothing of ranges, but of one key, or of those of one user key.
+            let is_internal = user_order(table.order()?).is_some();
+            let is_one_key = lower == upper || is_internal && user_key(lower) == user_key(upper);
+            if is_one_key && table.first_block(lower, upper)?.is_none() {
+                return Ok(true);
+            }
         }
         for way in [Way::Forward, Way::Back] {
             if let Some(key) = self.stated_key(way)
@@ -567,7 +571,7 @@ impl Cursor {
         // Nothing is there at both ends of the file.
         if let Some(entry) = self.place.checked_add(self.entries.offset())
             && let Source::Table(table) = &self.source
-            && let Some(file) = table.file().memory()
+            && let Some(file) = table.inner.file.memory()
             && let Some(bytes) = file.get(entry.wrapping_add_signed(distance)..)
             && let Some([first, .., next_line]) = bytes.first_chunk::<{ LINE + 1 }>()
         {
@@ -594,7 +598,7 @@ impl Cursor {
             return lost();
         };
         let offset = block.map_or(0, |found| found.handle.offset);
-        table.file().locate(defect, Section::Data, offset)
+        table.inner.file.locate(defect, Section::Data, offset)
     }
 }
 

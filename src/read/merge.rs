@@ -138,7 +138,7 @@ impl MergeCursor {
             if name_of(first) != name_of(order) {
                 let error = other_order(number, first, order);
                 return Err(match cursor.table() {
-                    Some(table) => table.file().name_in(error),
+                    Some(table) => table.inner.file.name_in(error),
                     None => error,
                 });
             }

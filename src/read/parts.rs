@@ -168,7 +168,10 @@ impl Inner {
     pub(super) fn part_range(&self, part: Part) -> Option<Range<u64>> {
         match part {
             Part::Index(p) => Some(self.index.divided()?.range(p)),
-            Part::Anchor(p) => Some(self.index.divided()?.anchor(p)),
+            Part::Anchor(p) => {
+                let (offset, bytes) = self.index.divided()?.anchor(p);
+                Some(offset..offset + bytes.len() as u64)
+            }
             part => self.filter_of(part).map(|(filter, i)| filter.range(i)),
         }
     }

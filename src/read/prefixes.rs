@@ -32,13 +32,13 @@ impl Table {
     /// As [`may_contain_prefix`](Self::may_contain_prefix), for keys, or user keys, in bytewise order. `first` is the lowest
     /// stored key that could begin with `prefix`.
     pub(crate) fn may_contain_prefix_at(&self, prefix: &[u8], first: &[u8]) -> Result<bool> {
-        let Ok(order) = self.order() else {
+        let (Ok(order), index) = (self.order(), &self.inner.index) else {
             return Ok(true);
         };
         let end = prefix_end(prefix);
         let upper = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         Ok(!self.prefixes_exclude(&(Bound::Included(prefix), upper))?
-            && (self.index().seek_piece(first, order).is_some() || !self.index().is_end_checked()))
+            && (index.seek_piece(first, order).is_some() || !index.is_end_checked()))
     }
 
     /// Whether the prefix filter knows that no key is within these bounds; in a database's table, no user key.

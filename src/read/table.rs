@@ -57,10 +57,10 @@ pub struct Table {
 }
 
 pub(crate) struct Inner {
-    pub(super) file: TableFile,
+    pub(crate) file: TableFile,
     /// `None` in a table that is only walked, since its order is not known.
     pub(super) order: Option<Order>,
-    pub(super) index: Index,
+    pub(crate) index: Index,
     pub(super) filter: Option<TableFilter>,
     /// The filter of prefixes that is in use.
     pub(super) prefixes: Option<TableFilter>,
@@ -303,18 +303,10 @@ impl Table {
         self.inner.file.size
     }
 
-    pub(crate) fn file(&self) -> &TableFile {
-        &self.inner.file
-    }
-
     /// The filter in use, of which what is not there is read.
     pub(crate) fn whole_filter(&self) -> Result<Option<&TableFilter>> {
         self.inner.bring(self.inner.filter_parts())?;
         Ok(self.inner.filter.as_ref())
-    }
-
-    pub(crate) fn index(&self) -> &Index {
-        &self.inner.index
     }
 
     /// The order of the keys; an error if it is not known.

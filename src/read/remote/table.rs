@@ -299,7 +299,7 @@ impl AsyncTable {
         if size <= SMALL {
             size
         } else {
-            let index = self.table.index();
+            let index = &self.table.inner.index;
             let last = index.pieces().checked_sub(1);
             // The last handle may not have been checked yet.
             size.saturating_sub(last.and_then(|last| index.data_end(last)).unwrap_or(0))
