@@ -264,10 +264,7 @@ impl Cursor {
     ///
     /// Those of reading a data block (see [`Table::get`]), as for all moves.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.seek_bytes(key.as_ref())
-    }
-
-    fn seek_bytes(&mut self, key: &[u8]) -> Result<bool> {
+        let key = key.as_ref();
         self.leave(None);
         let order = self.order()?;
         let first = self.stated_key(Way::Forward);

@@ -176,7 +176,7 @@ impl TableFile {
         self.map().is_some()
     }
 
-    fn map(&self) -> Option<&Map> {
+    pub(super) fn map(&self) -> Option<&Map> {
         match &self.source.bytes {
             SourceBytes::Memory(_, map) => map.as_ref(),
             _ => None,
@@ -187,13 +187,6 @@ impl TableFile {
     pub(crate) fn announce(&self, offset: u64, len: u64) {
         if let Some(map) = self.map() {
             map.announce(offset, len);
-        }
-    }
-
-    /// Tells the system that from now on a mapped file is read here and there: reading ahead of that would be wasted.
-    pub(crate) fn expect_random_access(&self) {
-        if let Some(map) = self.map() {
-            map.expect_random_access();
         }
     }
 
@@ -285,19 +278,8 @@ impl TableFile {
         }
     }
 
-    /// A block other than a data block, which the handle in `named_by` (a section and its offset) names.
+    /// The frame of a block other than a data block, which the handle in `named_by` (a section and its offset) names.
     /// Always verified.
-    pub(crate) fn read_block(
-        &self,
-        handle: BlockHandle,
-        section: Section,
-        named_by: (Section, u64),
-    ) -> Result<Bytes> {
-        let frame = self.read_sound_frame(handle, section, named_by)?;
-        frame::open(&frame).map_err(|defect| self.locate(defect, section, handle.offset))
-    }
-
-    /// The frame of such a block.
     pub(crate) fn read_sound_frame(
         &self,
         handle: BlockHandle,

@@ -330,12 +330,6 @@ impl Index {
         Ok(piece.block(p, i - piece.first))
     }
 
-    /// The data block after `found`, if there is one and its piece is there.
-    pub(super) fn block_after(&self, found: BlockRef) -> Option<BlockRef> {
-        let next = found.block + 1;
-        (next < self.len).then(|| self.block(next).ok()).flatten()
-    }
-
     /// The data blocks that were put in the cache.
     pub(super) fn cached(&self) -> impl Iterator<Item = BlockHandle> {
         let pieces = self.slots.iter().filter_map(|slot| slot.piece.get());

@@ -302,10 +302,8 @@ impl MergeCursor {
     ) -> Result<bool> {
         self.way = way;
         self.tree.fill(NONE);
-        let placed = self
-            .inputs
-            .iter_mut()
-            .try_for_each(|input| place(input).map(drop));
+        let mut inputs = self.inputs.iter_mut();
+        let placed = inputs.try_for_each(|input| place(input).map(drop));
         if placed.is_ok() {
             (0..self.inputs.len()).for_each(|input| self.play(input));
         }
@@ -392,15 +390,10 @@ impl MergeCursor {
     /// Ends a move: on the winner's entry, which is read if only its key is known.
     #[inline(never)]
     fn arrive(&mut self, moved: Result<()>) -> Result<bool> {
-        let read = match (moved, self.tree.first()) {
-            (Ok(()), Some(&winner)) => self.inputs[winner].read(),
-            (Ok(()), None) => Ok(false),
-            (Err(error), _) => Err(error),
-        };
-        self.top = match (&read, self.tree.first()) {
-            (Ok(true), Some(&winner)) => winner,
-            _ => NONE,
-        };
+        let winner = self.tree.first().copied();
+        let mut read = |winner: usize| self.inputs[winner].read();
+        let read = moved.and_then(|()| winner.map_or(Ok(false), &mut read));
+        self.top = winner.filter(|_| matches!(read, Ok(true))).unwrap_or(NONE);
         self.is_lost = read.is_err();
         read
     }

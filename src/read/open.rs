@@ -145,7 +145,10 @@ impl OpenOptions {
             inner.load_parts(inner.parts()).await?;
         }
         inner.file.held = Vec::new();
-        inner.file.expect_random_access();
+        if let Some(map) = inner.file.map() {
+            // From now on, it is read here and there: reading ahead of that would be wasted.
+            map.expect_random_access();
+        }
         Ok(Table {
             inner: Arc::new(inner),
             read: self.read,
@@ -327,8 +330,9 @@ impl Opening<'_> {
             Section::Metaindex | Section::Index => (Section::Footer, self.file.footer_offset()),
             _ => (Section::Metaindex, self.footer.metaindex.offset),
         };
-        let block = self.file.read_block(handle, section, named_by)?;
-        decode(block).map_err(|defect| self.file.locate(defect, section, handle.offset))
+        let frame = self.file.read_sound_frame(handle, section, named_by)?;
+        let decoded = frame::open(&frame).and_then(decode);
+        decoded.map_err(|defect| self.file.locate(defect, section, handle.offset))
     }
 
     /// The order to read the table in, which is what the caller named, and what the table says of itself if it does; `None`

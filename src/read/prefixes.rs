@@ -49,12 +49,8 @@ impl Table {
         };
         let missing = || inner.missing_for_prefix(prefix, LAYERS);
         let passes = inner.ask(|| filter.ask(prefix, None), missing)? != Some(false);
-        let counter = if passes {
-            Counter::PrefixPassed
-        } else {
-            Counter::PrefixRejected
-        };
-        inner.file.counters.add(counter, 1);
+        let counters = &inner.file.counters;
+        counters.add_answer(passes, Counter::PrefixPassed, Counter::PrefixRejected);
         Ok(!passes)
     }
 

@@ -325,9 +325,9 @@ impl Inner {
 
     /// Where a data block ends in the file, with the padding after it if no more than that lies before the next block.
     pub(super) fn padded_end(&self, found: BlockRef) -> u64 {
-        let end = frame_range(found.handle).end;
-        match self.index.block_after(found) {
-            Some(next) if next.handle.offset - end <= MAX_GAP => next.handle.offset,
+        let (end, next) = (frame_range(found.handle).end, found.block + 1);
+        match (next < self.index.len()).then(|| self.index.block(next)) {
+            Some(Ok(next)) if next.handle.offset - end <= MAX_GAP => next.handle.offset,
             _ => end,
         }
     }

@@ -130,11 +130,7 @@ impl Table {
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) of that one block;
     /// [`ErrorKind::Comparator`](crate::ErrorKind::Comparator) if its keys are in another order.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        self.get_bytes(key.as_ref())
-    }
-
-    fn get_bytes(&self, key: &[u8]) -> Result<Option<Bytes>> {
-        self.lookup(key, |block, value| block.into_bytes(value))
+        self.lookup(key.as_ref(), |block, value| block.into_bytes(value))
     }
 
     /// Calls `read` with the value of `key`, and returns what it returns; `None` if the table does not hold the key.
@@ -388,12 +384,8 @@ impl Inner {
     /// Counts that the filter passed a key, or did not.
     #[inline]
     fn note_passed(&self, passes: bool) {
-        let counter = if passes {
-            Counter::FilterPassed
-        } else {
-            Counter::FilterRejected
-        };
-        self.file.counters.add(counter, 1);
+        let counters = &self.file.counters;
+        counters.add_answer(passes, Counter::FilterPassed, Counter::FilterRejected);
         // Written only when it changes: other threads read it.
         if IS_HINT && self.passed_last.load(Relaxed) != passes && self.file.is_memory() {
             self.passed_last.store(passes, Relaxed);
