@@ -156,7 +156,7 @@ pub(crate) struct IndexPieces {
     pieces: Vec<Piece>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Piece {
     /// Where its top ends among all.
     top_end: usize,
@@ -177,21 +177,15 @@ impl Piece {
         let (blocks, b) = get_varint32(value.get(a..)?)?;
         let (last, c) = BlockHandle::decode(value.get(a + b..)?)?;
         let crc = fixed32_at(value, a + b + c)?;
-        let (start, tops_len, count, data_end) = match before {
-            Some(before) => (
-                before.end,
-                before.top_end,
-                before.blocks,
-                before.last.end()?,
-            ),
-            None => (0, 0, 0, 0),
-        };
-        let end = start.checked_add(len)?;
+        let data_end = before.map_or(Some(0), |before| before.last.end())?;
+        let none = Piece::default();
+        let before = before.unwrap_or(&none);
+        let end = before.end.checked_add(len)?;
         (blocks > 0 && last.offset >= data_end).then_some(Piece {
-            top_end: tops_len + top.len(),
+            top_end: before.top_end + top.len(),
             last_start: end.checked_sub(entry_len(top, last) as u32)?,
             end,
-            blocks: count.checked_add(blocks)?,
+            blocks: before.blocks.checked_add(blocks)?,
             crc,
             last,
         })
