@@ -81,10 +81,8 @@ impl ReadAhead {
     /// Data block `i`, at which a walk along `way` has arrived, or begins. The pieces of the index that name its next blocks are read
     /// with its own.
     pub(super) fn find(&self, inner: &Inner, i: usize, way: Option<Way>) -> Result<BlockRef> {
-        let found = match inner.index.block(i) {
-            Ok(found) => found,
-            Err(_) => self.bring_pieces(inner, i, way)?,
-        };
+        let found = inner.index.block(i);
+        let found = found.or_else(|_| self.bring_pieces(inner, i, way))?;
         inner.check_place(found)?;
         Ok(found)
     }
@@ -145,7 +143,11 @@ impl ReadAhead {
     fn read(&mut self, inner: &Inner, found: BlockRef) -> Result<()> {
         self.forget();
         let mut run = self.next_blocks(inner, found);
-        if self.bring_pieces_after(inner, &run) {
+        // No read ends where a piece of the index does. A piece that cannot be read is an error of the walk when it comes to that.
+        if let Some(next) = self.block_after(&run)
+            && inner.index.block(next).is_err()
+            && self.bring_pieces(inner, next, self.way).is_ok()
+        {
             run = self.next_blocks(inner, found);
         }
         let mut stretch = read_run(inner, &run);
@@ -164,15 +166,6 @@ impl ReadAhead {
     fn block_after(&self, run: &Run) -> Option<usize> {
         let way = self.way?;
         way.first(&way.rest(&self.limits, &run.blocks))
-    }
-
-    /// Reads the pieces of the index that a walk comes to after `run`, so that no read ends where a piece does. Returns whether it
-    /// did: a piece that cannot be read is an error of the walk when it comes to that.
-    fn bring_pieces_after(&self, inner: &Inner, run: &Run) -> bool {
-        let next = self.block_after(run);
-        next.is_some_and(|next| {
-            inner.index.block(next).is_err() && self.bring_pieces(inner, next, self.way).is_ok()
-        })
     }
 
     /// Has the system read what comes next on a walk through a mapped file that has come to a data block.
@@ -217,14 +210,11 @@ impl ReadAhead {
 
     /// Sets the length of the next read, after the walk has gone on: room for twice as many blocks, padding included.
     fn grow(&mut self, inner: &Inner) {
-        self.len = match self.way {
-            Some(_) => {
-                let last = inner.index.block(self.run.blocks.end - 1);
-                let end = last.map_or(self.run.bytes.end, |last| inner.padded_end(last));
-                MAX_READ_LEN.min(2 * (end - self.run.bytes.start))
-            }
-            None => 0,
-        };
+        if self.way.is_some() {
+            let last = inner.index.block(self.run.blocks.end - 1);
+            let end = last.map_or(self.run.bytes.end, |last| inner.padded_end(last));
+            self.len = MAX_READ_LEN.min(2 * (end - self.run.bytes.start));
+        }
     }
 }
 
