@@ -89,36 +89,29 @@ impl OpenOptions {
             return Err(file.not_a_table());
         };
         file.hold(metadata(&file, &footer)).await?;
+        let index_at = file.range_of(footer.index);
         let mut opening = Opening {
             options: self,
             file,
             footer,
-            metaindex: Metaindex::default(),
         };
         let metaindex = opening.read_metaindex();
         if metaindex.as_ref().is_err_and(is_of_file) {
             // Without its index a table is lost: where both are damaged, that is the error.
-            opening
-                .file
-                .hold(opening.file.range_of(footer.index))
-                .await?;
+            opening.file.hold(index_at.clone()).await?;
             opening.read_index()?;
         }
-        opening.metaindex = metaindex?;
-        opening.file.hold(opening.needed()).await?;
-        let properties = opening.read_properties()?;
-        let pieces = opening.read_pieces(properties.as_ref())?;
+        let metaindex = metaindex?;
+        opening.file.hold(opening.needed(&metaindex)).await?;
+        let properties = opening.read_properties(&metaindex)?;
+        let pieces = opening.read_pieces(&metaindex, properties.as_ref())?;
         if pieces.is_none() {
-            let index = opening.file.range_of(footer.index);
-            opening.file.hold(index).await?;
+            opening.file.hold(index_at).await?;
         }
         let (index, divided) = pieces.map_or((None, Vec::new()), |p| (Some(p.index), p.filters));
         let order = opening.choose_order(properties.as_ref())?;
         let index = opening.decode_index(index, order.as_ref())?;
-        let Opening {
-            file, metaindex, ..
-        } = opening;
-        let is_file = matches!(file.source.bytes, SourceBytes::File(_));
+        let is_file = matches!(opening.file.source.bytes, SourceBytes::File(_));
         let mut inner = Inner {
             filter: None,
             prefixes: None,
@@ -130,7 +123,7 @@ impl OpenOptions {
             caches_raw: self.chose_cache || !is_file,
             id: TableId::next(),
             passed_last: AtomicBool::new(false),
-            file,
+            file: opening.file,
         };
         let holds_user_keys = self.may_hold_user_keys(&mut inner).await?;
         self.attach_filters(&mut inner, &footer, metaindex, divided, holds_user_keys)?;
@@ -197,7 +190,12 @@ impl OpenOptions {
     ) -> Result<()> {
         let of_metaindex =
             |defect| (inner.file).locate(defect, Section::Metaindex, footer.metaindex.offset);
-        let is_bytewise = inner.order.as_ref().is_some_and(is_bytewise);
+        // Keys, or user keys in a database's table.
+        let order = inner
+            .order
+            .as_ref()
+            .map(|order| user_order(order).unwrap_or(order));
+        let is_bytewise = matches!(order, Some(Order::Bytewise));
         let best = metaindex.best();
         for (i, found) in metaindex.filters.into_iter().enumerate() {
             let mut entry = found.entry;
@@ -260,7 +258,6 @@ struct Opening<'o> {
     options: &'o OpenOptions,
     file: TableFile,
     footer: Footer,
-    metaindex: Metaindex,
 }
 
 impl Opening<'_> {
@@ -274,16 +271,16 @@ impl Opening<'_> {
 
     /// Where the blocks lie that opening reads after the metaindex: properties, and what tells the pieces of index and filters; or
     /// the index, if nothing does.
-    fn needed(&self) -> Vec<Range<u64>> {
-        let pieces = self.metaindex.pieces.unwrap_or(self.footer.index);
-        let needed = [pieces].into_iter().chain(self.metaindex.properties);
+    fn needed(&self, metaindex: &Metaindex) -> Vec<Range<u64>> {
+        let pieces = metaindex.pieces.unwrap_or(self.footer.index);
+        let needed = [pieces].into_iter().chain(metaindex.properties);
         let ranges = needed.filter_map(|handle| self.file.range_of(handle));
         ranges.collect()
     }
 
     /// What the table says of itself.
-    fn read_properties(&self) -> Result<Option<Properties>> {
-        let Some(handle) = self.metaindex.properties else {
+    fn read_properties(&self, metaindex: &Metaindex) -> Result<Option<Properties>> {
+        let Some(handle) = metaindex.properties else {
             return Ok(None);
         };
         let decode = |block: Bytes| Properties::decode(&block).map(Some);
@@ -291,15 +288,19 @@ impl Opening<'_> {
     }
 
     /// How index and filters are divided, if the table says so in a version that is known. One without properties does not.
-    fn read_pieces(&self, properties: Option<&Properties>) -> Result<Option<Pieces>> {
-        let (Some(handle), Some(_)) = (self.metaindex.pieces, properties) else {
+    fn read_pieces(
+        &self,
+        metaindex: &Metaindex,
+        properties: Option<&Properties>,
+    ) -> Result<Option<Pieces>> {
+        let (Some(handle), Some(_)) = (metaindex.pieces, properties) else {
             return Ok(None);
         };
         self.if_readable(|| {
             let Some(pieces) = self.read_block(handle, Section::Pieces, Pieces::decode)? else {
                 return Ok(None);
             };
-            let checked = pieces.check_filters(&self.metaindex.handles);
+            let checked = pieces.check_filters(&metaindex.handles);
             checked.map_err(|defect| self.file.locate(defect, Section::Pieces, handle.offset))?;
             // Both blocks have a right checksum; the footer has none.
             let index = self.footer.index;
@@ -435,11 +436,6 @@ pub(super) fn report(opened: Result<Table>) -> Result<Table> {
     Ok(table)
 }
 
-/// Whether keys, or user keys in a database's table, are in bytewise order.
-fn is_bytewise(order: &Order) -> bool {
-    matches!(user_order(order).unwrap_or(order), Order::Bytewise)
-}
-
 impl Table {
     /// Opens the table at `path` with [`OpenOptions::new`]; see [`OpenOptions::open`].
     ///
@@ -455,7 +451,9 @@ impl Inner {
     /// Keeps those parts that came with the end of the file. What is damaged there is an error now.
     fn admit_tail(&self) -> Result<()> {
         let admit = |part| match self.part_range(part) {
-            Some(range) if self.file.holds(&range) => self.read_part(part),
+            Some(range) if self.file.holds(&range) => {
+                self.admit_part(part, &self.file.read_range(&range)?)
+            }
             _ => Ok(()),
         };
         self.parts().into_iter().try_for_each(admit)?;
@@ -465,20 +463,11 @@ impl Inner {
     }
 
     /// Reads, checks and keeps `parts`.
-    async fn load_parts(&mut self, mut parts: Vec<Part>) -> Result<()> {
-        parts.retain(|&part| !self.has(part));
-        let ranges = parts.iter().filter_map(|&part| self.part_range(part));
-        let ranges: Vec<Range<u64>> = ranges.collect();
-        self.file.hold(ranges).await?;
-        parts.into_iter().try_for_each(|part| self.read_part(part))
-    }
-
-    fn read_part(&self, part: Part) -> Result<()> {
-        let bytes = match self.part_range(part) {
-            Some(range) => self.file.read_range(&range)?,
-            None => Bytes::new(), // it lies in memory
-        };
-        self.admit_part(part, &bytes)
+    async fn load_parts(&mut self, parts: Vec<Part>) -> Result<()> {
+        let (ranges, parts): (Vec<_>, Vec<_>) = self.unread(parts)?.into_iter().unzip();
+        self.file.hold(ranges.clone()).await?;
+        let mut read = ranges.iter().zip(parts);
+        read.try_for_each(|(range, part)| self.admit_part(part, &self.file.read_range(range)?))
     }
 
     /// Takes the first entries of the first data block as evidence. No more, so that opening stays fast when the block is large.
