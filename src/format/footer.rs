@@ -99,13 +99,8 @@ impl Footer {
             let (index, _) = BlockHandle::decode(handles.get(len..)?)?;
             Some(Footer { metaindex, index })
         };
-        let none = || {
-            Defect::new(
-                "the handles of metaindex and index",
-                format!("{handles:02x?}"),
-            )
-        };
-        decode().ok_or_else(none)
+        let expected = "the handles of metaindex and index";
+        decode().ok_or_else(|| Defect::new(expected, format!("{handles:02x?}")))
     }
 }
 

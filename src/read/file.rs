@@ -34,7 +34,8 @@ pub(crate) struct TableFile {
     pub(crate) source: Source,
     pub(crate) size: u64,
     pub(crate) counters: Counters,
-    owners: Owners,
+    /// Of a file in memory, reference counts that few threads share.
+    pub(super) owners: Owners,
     /// What was read while the table is being opened.
     pub(super) held: Vec<Stretch>,
 }
@@ -197,11 +198,6 @@ impl TableFile {
             SourceBytes::Memory(bytes, _) => Some(bytes),
             _ => None,
         }
-    }
-
-    /// The bytes of the file in memory, with a reference count that the calling thread shares with few others.
-    pub(super) fn own<'a>(&'a self, bytes: &'a Bytes) -> &'a Bytes {
-        self.owners.of_this_thread(bytes)
     }
 
     /// Where the file was opened, if that is known.
@@ -376,7 +372,7 @@ impl TableFile {
             self.count_reads(&[(offset, len)]);
         }
         let read = match &self.source.bytes {
-            SourceBytes::Memory(bytes, _) => self.own(bytes).read_at(offset, len),
+            SourceBytes::Memory(bytes, _) => self.owners.of_this_thread(bytes).read_at(offset, len),
             SourceBytes::File(file) => file.read_at(offset, len),
             SourceBytes::Io(source) => source.read_at(offset, len),
             #[cfg(feature = "async")]

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use bytes::Bytes;
 
 use crate::comparator::{Order, common_prefix};
-use crate::format::Defect;
 use crate::format::block::{Block, BlockBuilder};
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
 use crate::format::pieces::{IndexPieces, PIECE_LEN, decode_entries};
+use crate::format::{Defect, require};
 use crate::read::index_entries::{IndexEntries, IndexEntry, partition_point};
 use crate::read::recognise::Evidence;
 
@@ -145,13 +145,9 @@ impl Index {
         let most = place.data_end / TRAILER_LEN as u64;
         let is_empty = block.entries().is_empty();
         let count = if is_empty { 0 } else { block.restart_count() };
-        if count as u64 > most {
-            let expected = format!(
-                "at most {most} data blocks before offset {}",
-                place.data_end
-            );
-            return Err(Defect::new(expected, format!("an index of {count}")));
-        }
+        let (fits, end) = (count as u64 <= most, place.data_end);
+        let expected = || format!("at most {most} data blocks before offset {end}");
+        require(fits, expected, || format!("an index of {count}"))?;
         let (mut tops, mut firsts, mut first) = (Vec::new(), Vec::new(), 0);
         while first < count {
             let most = block.restart(first).saturating_add(PIECE_LEN);
@@ -178,13 +174,11 @@ impl Index {
     ) -> Result<Index, Defect> {
         let (bytes, tops) = pieces.tops();
         let data_end = tops.last().and_then(|(_, last)| last.end());
-        if data_end.is_none_or(|end| end > place.data_end) {
-            let expected = format!("data blocks before offset {}", place.data_end);
-            return Err(Defect::new(
-                expected,
-                format!("the last one up to {data_end:?}"),
-            ));
-        }
+        let fits = data_end.is_some_and(|end| end <= place.data_end);
+        let expected = || format!("data blocks before offset {}", place.data_end);
+        require(fits, expected, || {
+            format!("the last one up to {data_end:?}")
+        })?;
         let entry = |(key, handle)| IndexEntry::new(key, handle);
         let tops = IndexEntries::new(bytes, tops.into_iter().map(entry).collect());
         let (p, len) = (0..pieces.len(), pieces.blocks_before(pieces.len()));
@@ -546,12 +540,10 @@ fn unfold(block: Block<Bytes>, place: IndexPlace) -> Result<Block<Bytes>, Defect
     while cursor.next()? {
         let (key, value) = (cursor.key(), cursor.value());
         let len = (builder.len() + key.len() + value.len()) as u64;
-        if len > most || !builder.has_room(key.len(), value.len()) {
-            return Err(Defect::new(
-                format!("index keys that take at most {MAX_UNFOLDED} times the file, and 4 GiB"),
-                format!("{len} bytes of entries"),
-            ));
-        }
+        let fits = len <= most && builder.has_room(key.len(), value.len());
+        let expected =
+            || format!("index keys that take at most {MAX_UNFOLDED} times the file, and 4 GiB");
+        require(fits, expected, || format!("{len} bytes of entries"))?;
         builder.add(key, common_prefix(builder.last_key(), key), value);
     }
     Block::parse(builder.finish(Bytes::copy_from_slice))

@@ -53,9 +53,8 @@ impl Loaded<'_> {
                 bytes,
                 range: block,
             } => {
-                let start = block.start;
-                file.own(bytes)
-                    .slice(start + range.start..start + range.end)
+                let (own, start) = (file.owners.of_this_thread(bytes), block.start);
+                own.slice(start + range.start..start + range.end)
             }
             Loaded::Owned(bytes) => bytes.slice(range),
         }
