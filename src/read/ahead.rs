@@ -20,7 +20,7 @@ const INDEX_LEN: u64 = 64 << 10;
 ///
 /// The first two blocks come alone, so that a short walk reads nothing that it does not need. From then on, each read takes
 /// twice as many bytes as the one before: a walk over 1,000 blocks of 4 KiB makes 23 reads.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct ReadAhead {
     /// The data blocks that the walk may need.
     pub(super) limits: Range<usize>,
@@ -67,17 +67,6 @@ impl Run {
 }
 
 impl ReadAhead {
-    /// For walks over some of the blocks within `limits`.
-    pub(super) fn within(limits: Range<usize>) -> ReadAhead {
-        ReadAhead {
-            limits,
-            run: Run::default(),
-            stretch: Stretch::default(),
-            way: None,
-            len: 0,
-        }
-    }
-
     /// Data block `i`, at which a walk along `way` has arrived, or begins. The pieces of the index that name its next blocks are read
     /// with its own.
     pub(super) fn find(&self, inner: &Inner, i: usize, way: Option<Way>) -> Result<BlockRef> {

@@ -134,7 +134,7 @@ impl Cursor {
             block: None,
             is_edge: (false, false),
             place: NOWHERE,
-            ahead: ReadAhead::within(0..0),
+            ahead: ReadAhead::default(),
             is_limited: false,
             own: None,
             end: Some(Way::Back),

@@ -9,7 +9,6 @@ use crate::error::{Error, ErrorKind, Result, Section};
 use crate::read::bounds::{Bounds, Way, key_of};
 use crate::read::filter::TableFilter;
 use crate::read::index::{BlockRef, NotLoaded};
-use crate::read::store::MAX_READ_LEN;
 use crate::read::table::Inner;
 
 /// Part of a file that is neither data nor needed to open the table.
@@ -220,7 +219,7 @@ impl Inner {
     pub(super) fn bring(&self, parts: Vec<Part>) -> Result<()> {
         let (ranges, parts): (Vec<_>, Vec<_>) = self.unread(parts)?.into_iter().unzip();
         let mut result = Ok(());
-        self.file.read_each(&ranges, MAX_READ_LEN, &mut |i, bytes| {
+        self.file.read_each(&ranges, &mut |i, bytes| {
             if let (Ok(()), Some(&part)) = (&result, parts.get(i)) {
                 result = bytes.and_then(|bytes| self.admit_part(part, &bytes));
             }

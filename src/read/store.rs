@@ -7,7 +7,6 @@ use bytes::{Buf, Bytes};
 use crate::error::Result;
 use crate::format::Defect;
 use crate::format::block::Block;
-use crate::format::block_check::KeyWork;
 use crate::format::block_search::{prefetch_block, prefetch_restarts};
 use crate::format::footer::BlockHandle;
 use crate::format::frame::{self, TRAILER_LEN};
@@ -244,7 +243,7 @@ impl Inner {
         }
         match &self.order {
             None => block.check_entries()?,
-            Some(order) => block.check_keys(order, &mut KeyWork::of_block(), |first, last| {
+            Some(order) => block.check_keys(order, |first, last| {
                 self.index.check_ends(found, first, last, order)
             })?,
         }
@@ -319,7 +318,7 @@ impl Inner {
                 take(at, frame.and_then(|frame| self.admit(found, &frame, read)));
             }
         };
-        self.file.read_each(&ranges, MAX_READ_LEN, &mut admit);
+        self.file.read_each(&ranges, &mut admit);
     }
 
     /// Where a data block ends in the file, with the padding after it if no more than that lies before the next block.
