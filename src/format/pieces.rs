@@ -112,14 +112,12 @@ impl Pieces {
 
     /// Checks that the divided filter blocks are among `handles`, which the metaindex names.
     pub(crate) fn check_filters(&self, handles: &[BlockHandle]) -> Result<(), Defect> {
-        let mut divided = self.filters.iter().map(|filter| filter.handle);
-        match divided.find(|handle| !handles.contains(handle)) {
-            None => Ok(()),
-            Some(BlockHandle { offset, size }) => Err(Defect::new(
-                "pieces of filters that the metaindex names",
-                format!("those of a block of {size} bytes at {offset}"),
-            )),
-        }
+        self.filters.iter().try_for_each(|filter| {
+            let BlockHandle { offset, size } = filter.handle;
+            let expected = || "pieces of filters that the metaindex names".into();
+            let found = || format!("those of a block of {size} bytes at {offset}");
+            require(handles.contains(&filter.handle), expected, found)
+        })
     }
 }
 

@@ -92,10 +92,9 @@ impl ReadAhead {
         way: Option<Way>,
         read: ReadOptions,
     ) -> Result<(Bytes, bool)> {
-        if way.is_none() || self.way.is_some() && self.way != way {
-            self.len = 0;
+        if self.way != way {
+            (self.way, self.len) = (way, 0);
         }
-        self.way = way;
         if inner.file.is_memory() {
             if inner.file.is_mapped() {
                 self.announce(inner, found);
