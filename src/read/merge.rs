@@ -475,13 +475,7 @@ impl Walk for MergeCursor {
 
     #[inline]
     fn entry(&self) -> (Bytes, Bytes) {
-        match self.current() {
-            Some(input) => {
-                let key = Bytes::copy_from_slice(input.key());
-                (key, input.value_bytes())
-            }
-            None => Default::default(),
-        }
+        (Bytes::copy_from_slice(self.key()), self.value_bytes())
     }
 
     fn compare(&self, other: &MergeCursor) -> Result<Ordering> {

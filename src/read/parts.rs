@@ -118,14 +118,11 @@ impl Inner {
     ) -> Vec<Part> {
         let here = self.index.piece_of(i);
         let last = limits.end.min(self.index.len()).saturating_sub(1).max(i);
-        let (first, last) = match way {
-            None => (here, here),
-            Some(Way::Forward) => (here, self.index.piece_of(last)),
-            Some(Way::Back) => (self.index.piece_of(limits.start.min(i)), here),
-        };
+        let end = way.map_or(i, |way| way.pick(last, limits.start.min(i)));
+        let end = self.index.piece_of(end);
         let (mut parts, mut len) = (Vec::new(), 0);
-        for n in 0..=last - first {
-            let p = if here == first { first + n } else { last - n };
+        for n in 0..=here.abs_diff(end) {
+            let p = if end < here { here - n } else { here + n };
             let range = self.part_range(Part::Index(p));
             len += range.map_or(most, |range| range.end - range.start);
             if self.index.has(p) || n > 0 && len > most {
