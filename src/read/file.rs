@@ -78,11 +78,6 @@ impl TableFile {
         Ok(file)
     }
 
-    /// The end of the file, which holds all that opening needs of a small table.
-    pub(super) fn tail(&self) -> Range<u64> {
-        self.size.saturating_sub(TAIL_LEN)..self.size
-    }
-
     /// Both ends of the file, which tell what it is if it is no table.
     pub(super) fn ends(&self) -> [Range<u64>; 2] {
         let len = self.size.min(identify::PEEK_LEN as u64);

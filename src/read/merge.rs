@@ -50,7 +50,7 @@ pub struct MergeCursor {
     /// of each match: the one at place `i` was played by the winners of places `2i` and `2i + 1`, where input `j` itself stands
     /// at place `inputs.len() + j`. A step replays the matches of the winner only.
     tree: Vec<usize>,
-    order: Order,
+    pub(crate) order: Order,
     /// Whether the keys are internal keys whose user keys are in bytewise order: known by type, as [`Order`] knows that of keys.
     is_internal: bool,
     way: Way,
@@ -161,11 +161,6 @@ impl MergeCursor {
             first_wins: false,
             passed: Vec::new(),
         }
-    }
-
-    /// The order of user keys in a merge of a database's tables.
-    pub(crate) fn user_order(&self) -> Option<&Order> {
-        user_order(&self.order)
     }
 
     /// Shows of each key only the entry of the first input that has it: for tables given from the newest to the oldest.

@@ -34,10 +34,6 @@ use crate::read::store::{MAX_BATCH_BLOCKS, MAX_READ_LEN, batch_len, frame_range}
 use crate::read::table::{Inner, Table};
 use crate::trace;
 
-/// Up to this size, all of a file is in its tail, and the order of all keys is checked when it is opened: in so few blocks an index
-/// ascends by chance.
-pub(super) const SMALL: u64 = TAIL_LEN;
-
 /// Bytes before a metaindex that are read with it: an ordinary properties block takes some 300.
 const PROPERTIES_ROOM: u64 = 4 << 10;
 
@@ -82,7 +78,8 @@ impl OpenOptions {
     pub(super) async fn open_file(&self, mut file: TableFile) -> Result<Table> {
         // A remote file comes with its tail.
         if !file.holds(&(file.footer_offset()..file.size)) {
-            file.hold([file.tail()]).await?;
+            let tail = file.size.saturating_sub(TAIL_LEN)..file.size;
+            file.hold([tail]).await?;
         }
         let Some(footer) = file.find_footer()? else {
             file.hold(file.ends()).await?;
@@ -128,10 +125,11 @@ impl OpenOptions {
         let holds_user_keys = self.may_hold_user_keys(&mut inner).await?;
         self.attach_filters(&mut inner, &footer, metaindex, divided, holds_user_keys)?;
         inner.admit_tail()?;
-        // A table that was copied in the order in which it was stored may be in any.
+        // In a file whose tail is all of it, an index of so few blocks ascends by chance. A table that was copied in the order in
+        // which it was stored may be in any.
         let properties = inner.properties.as_ref();
         let is_strict = self.check_order || properties.is_some_and(Properties::is_as_stored);
-        if !self.stored_order && (is_strict || inner.file.size <= SMALL) {
+        if !self.stored_order && (is_strict || inner.file.size <= TAIL_LEN) {
             inner.check_order(is_strict).await?;
         }
         if self.preload {

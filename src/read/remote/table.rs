@@ -17,7 +17,7 @@ use crate::format::properties::Properties;
 use crate::read::bounds::{Bounds, KeyRange, prefix_bounds};
 use crate::read::file::{Stretch, TAIL_LEN, TableFile};
 use crate::read::get_many::{Batch, Values};
-use crate::read::open::{SMALL, report};
+use crate::read::open::report;
 use crate::read::options::{OpenOptions, ReadOptions};
 use crate::read::source::{Source, SourceBytes};
 use crate::read::stats::Stats;
@@ -296,7 +296,7 @@ impl AsyncTable {
     /// 64 KiB, whose keys are checked then.
     pub fn tail_len(&self) -> u64 {
         let size = self.table.file_bytes();
-        if size <= SMALL {
+        if size <= TAIL_LEN {
             size
         } else {
             let index = &self.table.inner.index;
