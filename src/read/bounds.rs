@@ -100,7 +100,11 @@ impl Inner {
     pub(super) fn blocks_within(&self, (lower, upper): &Bounds) -> Result<Range<usize>> {
         let all = self.index.len();
         let block_at = |bound| match key_of(bound) {
-            Some(key) => self.seek_one(key, self.order()?),
+            Some(key) => {
+                let order = self.order()?;
+                let seek = || self.index.seek(key, order);
+                self.ask(seek, || self.missing_of_index(key, order))
+            }
             None => Ok(None),
         };
         let start = match (lower, block_at(lower)?) {

@@ -52,9 +52,8 @@ pub(super) struct Stretch {
 impl Stretch {
     /// The bytes at `range` of the file, if the stretch has them all.
     pub(super) fn get(&self, range: &Range<u64>) -> Option<Bytes> {
-        let start = usize::try_from(range.start.checked_sub(self.offset)?).ok()?;
-        let end = start.checked_add(usize::try_from(range.end - range.start).ok()?)?;
-        (end <= self.bytes.len()).then(|| self.bytes.slice(start..end))
+        let start = range.start.checked_sub(self.offset)?;
+        self.bytes.read_at(start, saturating_len(range)).ok()
     }
 }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::comparator::{Order, common_prefix};
 use crate::format::block::{Block, BlockBuilder};
 use crate::format::block_cursor::BlockCursor;
-use crate::format::footer::BlockHandle;
+use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame::TRAILER_LEN;
 use crate::format::pieces::{IndexPieces, PIECE_LEN, decode_entries};
 use crate::format::{Defect, require};
@@ -21,16 +21,6 @@ use crate::read::recognise::Evidence;
 /// LevelDB stores index keys whole, and nothing unfolds. The index of another writer may share prefixes; in a hostile one
 /// the keys could take the square of the block's length.
 const MAX_UNFOLDED: u64 = 32;
-
-/// Where the file's index block and its data blocks lie, which must agree.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct IndexPlace {
-    /// Offset of the index block in the file.
-    pub(crate) offset: u64,
-    /// The data blocks end at or before this offset.
-    pub(crate) data_end: u64,
-    pub(crate) file_size: u64,
-}
 
 /// The index block, cut into pieces of neighbouring entries. Of each piece it is known from the start how many entries it has, and
 /// its last one, whose key is the *top*: these entries are an index of the pieces. So a search knows the piece that it needs, and
@@ -45,7 +35,8 @@ pub(crate) struct Index {
     slots: Vec<Slot>,
     /// Number of data blocks.
     len: usize,
-    place: IndexPlace,
+    /// Where the index block lies, and where data blocks end at the latest.
+    pub(super) footer: Footer,
 }
 
 /// Where the entries come from.
@@ -137,15 +128,17 @@ impl Index {
     /// An index that shares prefixes is unfolded: every key is stored whole in memory.
     pub(crate) fn of_block(
         contents: Bytes,
-        place: IndexPlace,
+        footer: Footer,
+        file_size: u64,
         order: Option<&Order>,
     ) -> Result<Index, Defect> {
-        let block = unfold(Block::parse(contents)?, place)?;
+        let block = unfold(Block::parse(contents)?, file_size)?;
         // A file has no room for more data blocks, whatever the index claims.
-        let most = place.data_end / TRAILER_LEN as u64;
+        let end = footer.data_end();
+        let most = end / TRAILER_LEN as u64;
         let is_empty = block.entries().is_empty();
         let count = if is_empty { 0 } else { block.restart_count() };
-        let (fits, end) = (count as u64 <= most, place.data_end);
+        let fits = count as u64 <= most;
         let expected = || format!("at most {most} data blocks before offset {end}");
         require(fits, expected, || format!("an index of {count}"))?;
         let (mut tops, mut firsts, mut first) = (Vec::new(), Vec::new(), 0);
@@ -163,19 +156,19 @@ impl Index {
             first = end;
         }
         let tops = IndexEntries::new(block.data().clone(), tops);
-        Index::new(Form::Whole(block), tops, firsts, count, place, order)
+        Index::new(Form::Whole(block), tops, firsts, count, footer, order)
     }
 
     /// The index in a file that says how it is divided. Nothing of it is read yet.
     pub(crate) fn in_file(
         pieces: IndexPieces,
-        place: IndexPlace,
+        footer: Footer,
         order: Option<&Order>,
     ) -> Result<Index, Defect> {
         let (bytes, tops) = pieces.tops();
         let data_end = tops.last().and_then(|(_, last)| last.end());
-        let fits = data_end.is_some_and(|end| end <= place.data_end);
-        let expected = || format!("data blocks before offset {}", place.data_end);
+        let fits = data_end.is_some_and(|end| end <= footer.data_end());
+        let expected = || format!("data blocks before offset {}", footer.data_end());
         require(fits, expected, || {
             format!("the last one up to {data_end:?}")
         })?;
@@ -183,7 +176,7 @@ impl Index {
         let tops = IndexEntries::new(bytes, tops.into_iter().map(entry).collect());
         let (p, len) = (0..pieces.len(), pieces.blocks_before(pieces.len()));
         let firsts = p.map(|p| pieces.blocks_before(p)).collect();
-        Index::new(Form::InFile(pieces), tops, firsts, len, place, order)
+        Index::new(Form::InFile(pieces), tops, firsts, len, footer, order)
     }
 
     fn new(
@@ -191,7 +184,7 @@ impl Index {
         tops: IndexEntries,
         firsts: Vec<usize>,
         len: usize,
-        place: IndexPlace,
+        footer: Footer,
         order: Option<&Order>,
     ) -> Result<Index, Defect> {
         for p in 1..tops.len() {
@@ -212,7 +205,7 @@ impl Index {
             tops,
             slots: firsts.into_iter().map(slot).collect(),
             len,
-            place,
+            footer,
         })
     }
 
@@ -232,7 +225,7 @@ impl Index {
 
     /// Offset of the index block in the file.
     pub(crate) fn offset(&self) -> u64 {
-        self.place.offset
+        self.footer.index.offset
     }
 
     /// Number of pieces.
@@ -262,7 +255,7 @@ impl Index {
         let last = self.block(self.len.checked_sub(1)?).ok();
         // A piece may not be what it seems until it is known where it begins.
         let last = last.filter(|last| self.is_placed(last.piece as usize));
-        Some(last.map_or(self.place.data_end, |last| last.handle.offset))
+        Some(last.map_or(self.footer.data_end(), |last| last.handle.offset))
     }
 
     /// Where in the file the last data block of piece `p`, one of `0..pieces()`, ends.
@@ -486,7 +479,7 @@ impl Index {
             end => block.restart(end).min(len),
         };
         let data_start = p.checked_sub(1).and_then(|before| self.data_end(before));
-        let data = data_start.unwrap_or(0)..self.place.data_end;
+        let data = data_start.unwrap_or(0)..self.footer.data_end();
         let bytes = block.data().slice(start..end.max(start));
         let mut restarts = blocks.clone().map(|i| block.restart(i));
         let mut has_restarts = true;
@@ -524,15 +517,14 @@ impl Index {
 ///
 /// If a second entry has a restart of its own, or there is none, then all do, in what any builder of blocks writes. Where a later one
 /// does not, that is an error when its piece is decoded.
-fn unfold(block: Block<Bytes>, place: IndexPlace) -> Result<Block<Bytes>, Defect> {
+fn unfold(block: Block<Bytes>, file_size: u64) -> Result<Block<Bytes>, Defect> {
     let second = block.iter().nth(1).transpose()?;
     let restart = (block.restart_count() > 1).then(|| block.restart(1));
     if block.entries().is_empty() || second.map(|second| second.offset()) == restart {
         return Ok(block);
     }
     block.check_restarts()?;
-    let most = place
-        .file_size
+    let most = file_size
         .saturating_mul(MAX_UNFOLDED)
         .min(isize::MAX as u64 / 2);
     let mut builder = BlockBuilder::new(1);
@@ -571,23 +563,24 @@ pub(super) mod tests {
 
     /// The index with all of its pieces.
     fn decode(block: &[u8]) -> Result<Index, Error> {
-        let place = IndexPlace {
-            offset: 1 << 20,
-            data_end: 1 << 20,
-            file_size: 2 << 20,
-        };
-        decode_at(Bytes::copy_from_slice(block), place)
+        decode_at(Bytes::copy_from_slice(block), 1 << 20, 2 << 20)
     }
 
-    fn decode_at(block: Bytes, place: IndexPlace) -> Result<Index, Error> {
+    /// The index that lies at `offset`, where data blocks end.
+    fn decode_at(block: Bytes, offset: u64, file_size: u64) -> Result<Index, Error> {
+        let handle = BlockHandle { offset, size: 0 };
+        let footer = Footer {
+            metaindex: handle,
+            index: handle,
+        };
         let decode = || {
-            let index = Index::of_block(block, place, Some(&Order::Bytewise))?;
+            let index = Index::of_block(block, footer, file_size, Some(&Order::Bytewise))?;
             for p in 0..index.pieces() {
                 index.admit(p, &Bytes::new(), Some(&Order::Bytewise))?;
             }
             Ok(index)
         };
-        decode().map_err(|defect: Defect| defect.locate(Section::Index, place.offset))
+        decode().map_err(|defect: Defect| defect.locate(Section::Index, offset))
     }
 
     proptest! {
@@ -689,13 +682,8 @@ pub(super) mod tests {
             let (key, value) = one(&[i as u8], offset, size);
             builder.add(&key, 0, &value);
         }
-        let place = IndexPlace {
-            offset: u64::MAX,
-            data_end: u64::MAX,
-            file_size: u64::MAX,
-        };
         let block = builder.finish(Bytes::copy_from_slice);
-        let index = decode_at(block, place).unwrap();
+        let index = decode_at(block, u64::MAX, u64::MAX).unwrap();
         for (i, (offset, size)) in handles.into_iter().enumerate() {
             assert_eq!(index.block(i).unwrap().handle, BlockHandle { offset, size });
         }
@@ -721,14 +709,7 @@ pub(super) mod tests {
             builder.add(&key, 0, &handle);
         }
         let block = builder.finish(Bytes::copy_from_slice);
-        let decode_before = |data_end| {
-            let place = IndexPlace {
-                offset: data_end,
-                data_end,
-                file_size: 1 << 20,
-            };
-            decode_at(block.clone(), place)
-        };
+        let decode_before = |data_end| decode_at(block.clone(), data_end, 1 << 20);
         assert_eq!(decode_before(500).unwrap().len(), 100);
         for data_end in [0, 5, 495, 499] {
             let error = decode_before(data_end).unwrap_err().to_string();

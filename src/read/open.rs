@@ -24,7 +24,7 @@ use crate::format::properties::{KeyKind, Properties, STORED_ORDER};
 use crate::read::cache::TableId;
 use crate::read::file::{TAIL_LEN, TableFile};
 use crate::read::filter::{FilterOf, TableFilter};
-use crate::read::index::{BlockRef, Index, IndexPlace};
+use crate::read::index::{BlockRef, Index};
 use crate::read::metaindex::Metaindex;
 use crate::read::options::OpenOptions;
 use crate::read::parts::Part;
@@ -123,7 +123,7 @@ impl OpenOptions {
             file: opening.file,
         };
         let holds_user_keys = self.may_hold_user_keys(&mut inner).await?;
-        self.attach_filters(&mut inner, &footer, metaindex, divided, holds_user_keys)?;
+        self.attach_filters(&mut inner, metaindex, divided, holds_user_keys)?;
         inner.admit_tail()?;
         // In a file whose tail is all of it, an index of so few blocks ascends by chance. A table that was copied in the order in
         // which it was stored may be in any.
@@ -181,11 +181,11 @@ impl OpenOptions {
     fn attach_filters(
         &self,
         inner: &mut Inner,
-        footer: &Footer,
         metaindex: Metaindex,
         mut divided: Vec<FilterPieces>,
         holds_user_keys: bool,
     ) -> Result<()> {
+        let footer = inner.index.footer;
         let of_metaindex =
             |defect| (inner.file).locate(defect, Section::Metaindex, footer.metaindex.offset);
         // Keys, or user keys in a database's table.
@@ -373,18 +373,17 @@ impl Opening<'_> {
 
     /// The index as `pieces` divide it, or the index block.
     fn decode_index(&self, pieces: Option<IndexPieces>, order: Option<&Order>) -> Result<Index> {
-        let place = IndexPlace {
-            offset: self.footer.index.offset,
-            data_end: self.footer.data_end(),
-            file_size: self.file.size,
+        let (footer, file_size) = (self.footer, self.file.size);
+        let locate = |defect| {
+            self.file
+                .locate(defect, Section::Index, footer.index.offset)
         };
-        let locate = |defect| self.file.locate(defect, Section::Index, place.offset);
         if let Some(pieces) = pieces {
-            return Index::in_file(pieces, place, order).map_err(locate);
+            return Index::in_file(pieces, footer, order).map_err(locate);
         }
         let block = self.read_index()?;
         let decode = |order| -> Result<Index, Defect> {
-            let index = Index::of_block(block.clone(), place, order)?;
+            let index = Index::of_block(block.clone(), footer, file_size, order)?;
             for p in 0..CHECKED_PIECES.min(index.pieces()) {
                 index.admit(p, &Bytes::new(), order)?;
             }

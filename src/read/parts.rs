@@ -250,16 +250,9 @@ impl Inner {
         self.ask(|| self.index.block(i), || self.index_parts(i..i + 1))
     }
 
-    /// The one data block that can hold `key`, by the index; `None` past the last index key. That the block does not hold it tells
-    /// that the table does not once the block's [place was checked](Inner::check_place).
-    #[inline]
-    pub(super) fn seek_one(&self, key: &[u8], order: &Order) -> Result<Option<BlockRef>> {
-        let seek = || self.index.seek(key, order);
-        self.ask(seek, || self.missing_of_index(key, order))
-    }
-
-    /// Like [`seek_one`](Inner::seek_one), but by what is there of the index, and for a key past the last index key the last block, until
-    /// that was checked: only then is it certain that the table ends where its index says.
+    /// The one data block that can hold `key`, by what is there of the index. Past the last index key it is the last block, until that
+    /// was checked: only then is it certain that the table ends where its index says. That the block does not hold the key tells that the
+    /// table does not once the block's [place was checked](Inner::check_place).
     #[inline]
     pub(super) fn find_block(
         &self,
