@@ -140,7 +140,7 @@ impl OpenOptions {
             })?;
         let (file, index) = (&table.inner.file, &table.inner.index);
         if let Some(key) = index.tops().find(|key| !may_be_internal(key)) {
-            return Err(file.locate(not_internal(key), Section::Index, index.offset()));
+            return Err(file.locate(not_internal(key), Section::Index, index.footer.index.offset));
         }
         Ok(DbTable { table, order })
     }

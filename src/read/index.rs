@@ -36,7 +36,7 @@ pub(crate) struct Index {
     /// Number of data blocks.
     len: usize,
     /// Where the index block lies, and where data blocks end at the latest.
-    pub(super) footer: Footer,
+    pub(crate) footer: Footer,
 }
 
 /// Where the entries come from.
@@ -221,11 +221,6 @@ impl Index {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
-    }
-
-    /// Offset of the index block in the file.
-    pub(crate) fn offset(&self) -> u64 {
-        self.footer.index.offset
     }
 
     /// Number of pieces.

@@ -189,7 +189,7 @@ impl Inner {
         };
         kept.map_err(|defect| {
             let range = self.part_range(part);
-            let offset = range.map_or(self.index.offset(), |range| range.start);
+            let offset = range.map_or(self.index.footer.index.offset, |range| range.start);
             self.file.locate(defect, section, offset)
         })
     }
