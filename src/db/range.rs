@@ -11,7 +11,7 @@ use crate::db::table::{DbEntry, DbTable};
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::{Error, Result};
-use crate::format::internal_key::{InternalKey, MAX_SEQUENCE};
+use crate::format::internal_key::{InternalKey, MAX_SEQUENCE, user_order};
 use crate::read::bounds::{Bounds, Way};
 use crate::read::cursor::Cursor;
 use crate::read::merge::MergeCursor;
@@ -142,7 +142,8 @@ impl DbTable {
             all.extend(range.into().into_inputs()?);
         }
         let merged = MergeCursor::of_inputs(all)?;
-        let order = merged.user_order().cloned().unwrap_or(Order::Bytewise);
+        let order = user_order(&merged.order).cloned();
+        let order = order.unwrap_or(Order::Bytewise);
         Ok(DbCursor::new(merged, order))
     }
 }

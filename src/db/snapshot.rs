@@ -96,11 +96,11 @@ impl DbTable {
     /// The data block after `found` if it, too, may hold versions of the user key of `target`. It may if the index key between them
     /// has the same user key: LevelDB cuts between two user keys where it shortens, but nothing says who made a table.
     fn block_after(&self, found: BlockRef, target: &[u8]) -> Result<Option<BlockRef>> {
-        let separator = user_key(self.table.index().key(found));
+        let separator = user_key(self.table.inner.index.key(found));
         let next = found.block + 1;
         let goes_on = next < self.table.data_blocks()
             && self.order.compare(separator, user_key(target)).is_eq();
-        goes_on.then(|| self.table.find_block(next)).transpose()
+        goes_on.then(|| self.table.inner.block(next)).transpose()
     }
 
     /// Searches the blocks from `first` on for the first entry at or after `target`; `None` if it is of another user key.
@@ -113,7 +113,7 @@ impl DbTable {
         let mut next = Some(first);
         while let Some(found) = next {
             let mut cursor = BlockCursor::new(fetch(found)?);
-            let locate = |defect| self.table.locate(found, defect);
+            let locate = |defect| self.table.inner.locate(found, defect);
             let sought = cursor.seek(target, self.table.order()?);
             if !sought.map_err(locate)? {
                 next = self.block_after(found, target)?;

@@ -138,9 +138,9 @@ impl OpenOptions {
                 ErrorKind::Comparator => as_plain(error),
                 _ => error,
             })?;
-        let index = table.index();
+        let (file, index) = (&table.inner.file, &table.inner.index);
         if let Some(key) = index.tops().find(|key| !may_be_internal(key)) {
-            return Err((table.file()).locate(not_internal(key), Section::Index, index.offset()));
+            return Err(file.locate(not_internal(key), Section::Index, index.footer.index.offset));
         }
         Ok(DbTable { table, order })
     }
@@ -180,7 +180,7 @@ impl DbTable {
     pub fn range(&self, bounds: impl KeyRange) -> DbRange {
         let bounds = bounds.key_bounds();
         let mut cursor = Cursor::of_table(&self.table, stored_bounds(&bounds));
-        let is_excluded = || self.table.prefixes_exclude(&bounds.0, &bounds.1);
+        let is_excluded = || self.table.prefixes_exclude(&bounds);
         let error = cursor.rule_out(is_excluded).err();
         DbRange::new(cursor, &self.order, error)
     }

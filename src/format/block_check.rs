@@ -34,17 +34,16 @@ impl<B: AsRef<[u8]>> Block<B> {
         self.check_each_entry(|_| Ok(()))
     }
 
-    /// Checks the form of the block, and that its keys ascend, within what is left of `work`. Then calls `check_ends` with the
+    /// Checks the form of the block, and that its keys ascend. Then calls `check_ends` with the
     /// first key and the last, if there are any.
     pub(crate) fn check_keys(
         &self,
         order: &Order,
-        work: &mut KeyWork,
         check_ends: impl FnOnce(&[u8], &[u8]) -> Result<(), Defect>,
     ) -> Result<(), Defect> {
         if let Order::Custom(_) = order {
             // Comparing whole keys could take the square of the block.
-            work.take(self)?;
+            KeyWork(KeyWork::BLOCK).take(self)?;
         }
         let (mut first, mut previous) = (None, Previous::default());
         self.check_each_entry(|entry| {
@@ -162,11 +161,6 @@ impl KeyWork {
         KeyWork(KeyWork::FILE)
     }
 
-    /// The budget of a single block.
-    pub(crate) fn of_block() -> KeyWork {
-        KeyWork(KeyWork::BLOCK)
-    }
-
     /// Takes the keys of `block` from the budget. An error if they exceed it: they must not be compared then.
     pub(crate) fn take<B: AsRef<[u8]>>(&mut self, block: &Block<B>) -> Result<(), Defect> {
         let granted = (block.entries().len() as u64).saturating_mul(KeyWork::BLOCK_BYTE);
@@ -275,7 +269,7 @@ mod tests {
             let block = block(&keys, interval, most_shared);
             for order in [Order::Bytewise, Order::Custom(std::sync::Arc::new(Bytes))] {
                 let mut ends = None;
-                let checked = block.check_keys(&order, &mut KeyWork::of_block(), |first, last| {
+                let checked = block.check_keys(&order, |first, last| {
                     ends = Some((first.to_vec(), last.to_vec()));
                     Ok(())
                 });

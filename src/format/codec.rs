@@ -96,7 +96,7 @@ impl Compression {
 /// Compresses blocks. Keeps the codecs' tables, so that they are set up once; Snappy's in a box, since 2 KiB would be copied
 /// each time the owner moves.
 pub(crate) struct Compressor {
-    compression: Compression,
+    pub(crate) compression: Compression,
     snappy: Box<snap::raw::Encoder>,
     /// Set up with the first block.
     #[cfg(feature = "zstd")]
@@ -111,10 +111,6 @@ impl Compressor {
             #[cfg(feature = "zstd")]
             zstd: None,
         }
-    }
-
-    pub(crate) fn compression(&self) -> Compression {
-        self.compression
     }
 
     /// Appends `block` compressed to `out` and returns its type byte; `None` if it does not shrink by an eighth, or so much that

@@ -39,6 +39,13 @@ impl BlockHandle {
         Some((BlockHandle { offset, size }, a + b))
     }
 
+    /// The defect of `value`, which does not begin with the `expected` handle.
+    #[cold]
+    pub(crate) fn missing(expected: String, value: &[u8]) -> Defect {
+        let value = value.get(..BlockHandle::MAX_LEN).unwrap_or(value);
+        Defect::new(expected, format!("{value:02x?}"))
+    }
+
     /// Offset of the first byte after the block's frame, which includes the trailer. `None` if it overflows.
     #[inline]
     pub(crate) fn end(&self) -> Option<u64> {
@@ -92,13 +99,8 @@ impl Footer {
             let (index, _) = BlockHandle::decode(handles.get(len..)?)?;
             Some(Footer { metaindex, index })
         };
-        let none = || {
-            Defect::new(
-                "the handles of metaindex and index",
-                format!("{handles:02x?}"),
-            )
-        };
-        decode().ok_or_else(none)
+        let expected = "the handles of metaindex and index";
+        decode().ok_or_else(|| Defect::new(expected, format!("{handles:02x?}")))
     }
 }
 

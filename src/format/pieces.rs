@@ -112,14 +112,12 @@ impl Pieces {
 
     /// Checks that the divided filter blocks are among `handles`, which the metaindex names.
     pub(crate) fn check_filters(&self, handles: &[BlockHandle]) -> Result<(), Defect> {
-        let mut divided = self.filters.iter().map(|filter| filter.handle);
-        match divided.find(|handle| !handles.contains(handle)) {
-            None => Ok(()),
-            Some(BlockHandle { offset, size }) => Err(Defect::new(
-                "pieces of filters that the metaindex names",
-                format!("those of a block of {size} bytes at {offset}"),
-            )),
-        }
+        self.filters.iter().try_for_each(|filter| {
+            let BlockHandle { offset, size } = filter.handle;
+            let expected = || "pieces of filters that the metaindex names".into();
+            let found = || format!("those of a block of {size} bytes at {offset}");
+            require(handles.contains(&filter.handle), expected, found)
+        })
     }
 }
 
@@ -156,7 +154,7 @@ pub(crate) struct IndexPieces {
     pieces: Vec<Piece>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Piece {
     /// Where its top ends among all.
     top_end: usize,
@@ -177,21 +175,15 @@ impl Piece {
         let (blocks, b) = get_varint32(value.get(a..)?)?;
         let (last, c) = BlockHandle::decode(value.get(a + b..)?)?;
         let crc = fixed32_at(value, a + b + c)?;
-        let (start, tops_len, count, data_end) = match before {
-            Some(before) => (
-                before.end,
-                before.top_end,
-                before.blocks,
-                before.last.end()?,
-            ),
-            None => (0, 0, 0, 0),
-        };
-        let end = start.checked_add(len)?;
+        let data_end = before.map_or(Some(0), |before| before.last.end())?;
+        let none = Piece::default();
+        let before = before.unwrap_or(&none);
+        let end = before.end.checked_add(len)?;
         (blocks > 0 && last.offset >= data_end).then_some(Piece {
-            top_end: tops_len + top.len(),
+            top_end: before.top_end + top.len(),
             last_start: end.checked_sub(entry_len(top, last) as u32)?,
             end,
-            blocks: count.checked_add(blocks)?,
+            blocks: before.blocks.checked_add(blocks)?,
             crc,
             last,
         })
@@ -356,20 +348,15 @@ impl IndexPieces {
         })
     }
 
-    /// Where the anchor of piece `i`, one of `0..len()`, lies in the file.
-    pub(crate) fn anchor(&self, i: usize) -> Range<u64> {
-        let (offset, bytes) = self.offset_and_anchor(i);
-        offset..offset + bytes.len() as u64
-    }
-
     /// Checks the `bytes` of the anchor of piece `i`, one of `0..len()`.
     pub(crate) fn check_anchor(&self, i: usize, bytes: &[u8]) -> Result<(), Defect> {
-        let (_, anchor) = self.offset_and_anchor(i);
+        let (_, anchor) = self.anchor(i);
         let expected = || format!("restarts with {anchor:02x?} before piece {i} of the index");
         require(bytes == anchor, expected, || format!("{bytes:02x?}"))
     }
 
-    fn offset_and_anchor(&self, i: usize) -> (u64, Vec<u8>) {
+    /// Where in the file the anchor of piece `i`, one of `0..len()`, begins, and what it must be.
+    pub(crate) fn anchor(&self, i: usize) -> (u64, Vec<u8>) {
         let count = self.blocks_before(self.len()) as u32;
         let count_at = self.handle.offset + self.handle.size - 4;
         if i == 0 {
@@ -429,10 +416,9 @@ pub(crate) fn decode_entries<'a>(
             fits.then_some((handle, end))
         });
         let Some((handle, end)) = handle else {
-            let value = value.get(..BlockHandle::MAX_LEN).unwrap_or(value);
             let Range { start, end } = data;
             let expected = format!("the handle of a data block between {start} and {end}");
-            return Err(Defect::new(expected, format!("{value:02x?}")));
+            return Err(BlockHandle::missing(expected, value));
         };
         take(&entry, handle);
         (previous, data.start) = (Some(key), end);
@@ -571,7 +557,10 @@ mod tests {
             assert_eq!(pieces.blocks_before(pieces.len()), count);
             let mut found = Vec::new();
             let frame = [&index[..], &[RAW]].concat();
-            let anchor = |i| part(&frame, pieces.handle, pieces.anchor(i));
+            let anchor = |i| {
+                let (offset, bytes) = pieces.anchor(i);
+                part(&frame, pieces.handle, offset..offset + bytes.len() as u64)
+            };
             for i in 0..pieces.len() {
                 assert_eq!(found.len(), pieces.blocks_before(i));
                 pieces.check_anchor(i, anchor(i)).unwrap();

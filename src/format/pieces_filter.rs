@@ -192,11 +192,7 @@ impl FilterPieces {
                 needs.extend(words.start >> self.lg..words.end.div_ceil(1 << self.lg));
                 needs
                     .extend((probe.code_at() < layout.codes_len).then(|| self.codes_piece(&probe)));
-                layers = if code.is_some() {
-                    0
-                } else {
-                    layers.saturating_sub(1)
-                };
+                layers = code.map_or(layers.saturating_sub(1), |_| 0);
                 if layers == 0 {
                     break;
                 }

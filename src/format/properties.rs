@@ -199,17 +199,11 @@ impl Properties {
     /// Decodes a block that anybody may have written.
     pub(crate) fn decode(block: &[u8]) -> Result<Properties, Defect> {
         let mut stored = Stored::read(block)?;
-        let sequences = match (
-            stored.number("sequence.min")?,
-            stored.number("sequence.max")?,
-        ) {
-            (Some(min), Some(max)) if min <= max => Some(min..=max),
-            (None, None) => None,
-            (min, max) => {
-                let found = format!("{min:?} and {max:?}");
-                return Err(Defect::new("sequence.min up to sequence.max", found));
-            }
-        };
+        let min = stored.number("sequence.min")?;
+        let max = stored.number("sequence.max")?;
+        let are_bounds = min.is_some() == max.is_some() && min <= max;
+        let expected = || "sequence.min up to sequence.max".into();
+        require(are_bounds, expected, || format!("{min:?} and {max:?}"))?;
         let kind = required("key.kind", stored.text("key.kind")?)?;
         Ok(Properties {
             comparator: required("comparator", stored.text("comparator")?)?,
@@ -231,7 +225,7 @@ impl Properties {
             data_bytes: required("data.bytes", stored.number("data.bytes")?)?,
             filter_policy: stored.text("filter.policy")?,
             filter_bytes: stored.number("filter.bytes")?,
-            sequences,
+            sequences: min.zip(max).map(|(min, max)| min..=max),
             deletions: stored.number("deletions")?.unwrap_or(0),
             others: stored.0,
         })

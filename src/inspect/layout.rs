@@ -87,7 +87,7 @@ impl Table {
     ///
     /// Those of [`OpenOptions::open`](crate::OpenOptions::open), for these three parts.
     pub fn layout(&self) -> Result<Layout> {
-        let file = self.file();
+        let file = &self.inner.file;
         let footer = file.footer()?;
         let named_by = (Section::Footer, file.footer_offset());
         let mut work = KeyWork::of_file();
@@ -104,7 +104,7 @@ impl Table {
             Ok::<_, Error>((info, cursor))
         };
         let (metaindex, mut names) = read(footer.metaindex, Section::Metaindex)?;
-        let index = if self.index().divided().is_some() {
+        let index = if self.inner.index.divided().is_some() {
             let len = file.check_handle(footer.index, Section::Index);
             IndexInfo {
                 offset: footer.index.offset,
@@ -233,12 +233,12 @@ impl Blocks {
 
     fn read(&mut self, i: usize) -> Result<BlockInfo> {
         let (table, totals) = (&self.table, &mut self.totals);
-        let found = table.find_block(i)?;
+        let found = table.inner.block(i)?;
         let offset = found.handle.offset;
         let mut below = self.last_key.take();
-        let frame = table.file().read_frame(found.handle)?;
+        let frame = table.inner.file.read_frame(found.handle)?;
         let opened = frame::verify(&frame).and_then(|()| entries(&frame, &mut self.work));
-        let (codec, mut cursor) = opened.map_err(|defect| table.locate(found, defect))?;
+        let (codec, mut cursor) = opened.map_err(|defect| table.inner.locate(found, defect))?;
         let mut block = BlockInfo {
             offset,
             stored_bytes: frame.len() as u64,

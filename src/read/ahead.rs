@@ -20,7 +20,7 @@ const INDEX_LEN: u64 = 64 << 10;
 ///
 /// The first two blocks come alone, so that a short walk reads nothing that it does not need. From then on, each read takes
 /// twice as many bytes as the one before: a walk over 1,000 blocks of 4 KiB makes 23 reads.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct ReadAhead {
     /// The data blocks that the walk may need.
     pub(super) limits: Range<usize>,
@@ -50,27 +50,28 @@ impl Run {
             bytes: frame_range(found.handle),
         }
     }
-}
 
-impl ReadAhead {
-    /// For walks over some of the blocks within `limits`.
-    pub(super) fn within(limits: Range<usize>) -> ReadAhead {
-        ReadAhead {
-            limits,
-            run: Run::default(),
-            stretch: Stretch::default(),
-            way: None,
-            len: 0,
+    /// Both, and what lies between them.
+    fn join(&self, other: &Run) -> Run {
+        let (blocks, bytes) = (&other.blocks, &other.bytes);
+        Run {
+            blocks: self.blocks.start.min(blocks.start)..self.blocks.end.max(blocks.end),
+            bytes: self.bytes.start.min(bytes.start)..self.bytes.end.max(bytes.end),
         }
     }
 
+    /// How many bytes of the file it takes.
+    fn len(&self) -> u64 {
+        self.bytes.end - self.bytes.start
+    }
+}
+
+impl ReadAhead {
     /// Data block `i`, at which a walk along `way` has arrived, or begins. The pieces of the index that name its next blocks are read
     /// with its own.
     pub(super) fn find(&self, inner: &Inner, i: usize, way: Option<Way>) -> Result<BlockRef> {
-        let found = match inner.index.block(i) {
-            Ok(found) => found,
-            Err(_) => self.bring_pieces(inner, i, way)?,
-        };
+        let found = inner.index.block(i);
+        let found = found.or_else(|_| self.bring_pieces(inner, i, way))?;
         inner.check_place(found)?;
         Ok(found)
     }
@@ -91,25 +92,15 @@ impl ReadAhead {
         way: Option<Way>,
         read: ReadOptions,
     ) -> Result<(Bytes, bool)> {
-        if way.is_none() || self.way.is_some() && self.way != way {
-            self.len = 0;
+        if self.way != way {
+            (self.way, self.len) = (way, 0);
         }
-        self.way = way;
-        if !inner.file.is_memory() {
-            return self.load_from_file(inner, found, read);
+        if inner.file.is_memory() {
+            if inner.file.is_mapped() {
+                self.announce(inner, found);
+            }
+            return Ok((inner.load(found, read)?.into_payload(), false));
         }
-        if inner.file.is_mapped() {
-            self.announce(inner, found);
-        }
-        Ok((inner.load(found, read)?.into_payload(), false))
-    }
-
-    fn load_from_file(
-        &mut self,
-        inner: &Inner,
-        found: BlockRef,
-        read: ReadOptions,
-    ) -> Result<(Bytes, bool)> {
         if let Some(block) = inner.cached(found) {
             return Ok((block, false));
         }
@@ -140,7 +131,11 @@ impl ReadAhead {
     fn read(&mut self, inner: &Inner, found: BlockRef) -> Result<()> {
         self.forget();
         let mut run = self.next_blocks(inner, found);
-        if self.bring_pieces_after(inner, &run) {
+        // No read ends where a piece of the index does. A piece that cannot be read is an error of the walk when it comes to that.
+        if let Some(next) = self.block_after(&run)
+            && inner.index.block(next).is_err()
+            && self.bring_pieces(inner, next, self.way).is_ok()
+        {
             run = self.next_blocks(inner, found);
         }
         let mut stretch = read_run(inner, &run);
@@ -159,15 +154,6 @@ impl ReadAhead {
     fn block_after(&self, run: &Run) -> Option<usize> {
         let way = self.way?;
         way.first(&way.rest(&self.limits, &run.blocks))
-    }
-
-    /// Reads the pieces of the index that a walk comes to after `run`, so that no read ends where a piece does. Returns whether it
-    /// did: a piece that cannot be read is an error of the walk when it comes to that.
-    fn bring_pieces_after(&self, inner: &Inner, run: &Run) -> bool {
-        let next = self.block_after(run);
-        next.is_some_and(|next| {
-            inner.index.block(next).is_err() && self.bring_pieces(inner, next, self.way).is_ok()
-        })
     }
 
     /// Has the system read what comes next on a walk through a mapped file that has come to a data block.
@@ -197,15 +183,10 @@ impl ReadAhead {
         };
         let run = self.next_blocks(inner, next);
         if run.blocks.len() > 2 || !inner.index.state(next).has(State::CHECKED) {
-            let Range { start, end } = run.bytes;
-            inner.file.announce(start, end - start);
+            inner.file.announce(run.bytes.start, run.len());
         }
         // From where the walk is to the end of what was announced.
-        let here = frame_range(found.handle);
-        self.run = Run {
-            blocks: i.min(run.blocks.start)..run.blocks.end.max(i + 1),
-            bytes: here.start.min(run.bytes.start)..run.bytes.end.max(here.end),
-        };
+        self.run = Run::of(found).join(&run);
         self.grow(inner);
     }
 
@@ -217,14 +198,11 @@ impl ReadAhead {
 
     /// Sets the length of the next read, after the walk has gone on: room for twice as many blocks, padding included.
     fn grow(&mut self, inner: &Inner) {
-        self.len = match self.way {
-            Some(_) => {
-                let last = inner.index.block(self.run.blocks.end - 1);
-                let end = last.map_or(self.run.bytes.end, |last| inner.padded_end(last));
-                MAX_READ_LEN.min(2 * (end - self.run.bytes.start))
-            }
-            None => 0,
-        };
+        if self.way.is_some() {
+            let last = inner.index.block(self.run.blocks.end - 1);
+            let end = last.map_or(self.run.bytes.end, |last| inner.padded_end(last));
+            self.len = MAX_READ_LEN.min(2 * (end - self.run.bytes.start));
+        }
     }
 }
 
@@ -238,17 +216,12 @@ impl Inner {
             let next = next.and_then(|next| self.index.block(next).ok());
             let Some(next) = next else { return run };
             let here = Run::of(next);
-            let Range { start, end } = run.bytes;
-            let bytes = start.min(here.bytes.start)..end.max(here.bytes.end);
-            let gap = bytes.end - bytes.start - (end - start) - (here.bytes.end - here.bytes.start);
-            if bytes.end - bytes.start > len || gap > MAX_GAP || self.is_cached(next) {
+            let both = run.join(&here);
+            let gap = both.len() - run.len() - here.len();
+            if both.len() > len || gap > MAX_GAP || self.is_cached(next) {
                 return run;
             }
-            let blocks = &run.blocks;
-            run = Run {
-                blocks: blocks.start.min(next.block)..blocks.end.max(next.block + 1),
-                bytes,
-            };
+            run = both;
         }
     }
 }

@@ -6,7 +6,6 @@ use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, Rang
 use crate::comparator::Order;
 use crate::error::Result;
 use crate::filter::prefix_end;
-use crate::format::internal_key::{user_key, user_order};
 use crate::read::index::{BlockRef, State};
 use crate::read::table::{Inner, Table};
 
@@ -18,11 +17,17 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    pub(super) fn reverse(self) -> Way {
+    /// What a walk forward takes of these two, or what a walk back takes.
+    #[inline(always)]
+    pub(super) fn pick<T>(self, forward: T, back: T) -> T {
         match self {
-            Way::Forward => Way::Back,
-            Way::Back => Way::Forward,
+            Way::Forward => forward,
+            Way::Back => back,
         }
+    }
+
+    pub(super) fn reverse(self) -> Way {
+        self.pick(Way::Back, Way::Forward)
     }
 
     /// The first of these numbers that a walk comes to.
@@ -35,22 +40,16 @@ impl Way {
 
     /// Those of these numbers that a walk comes to after `run`, which are some of them.
     pub(super) fn rest(self, numbers: &Range<usize>, run: &Range<usize>) -> Range<usize> {
-        match self {
-            Way::Forward => run.end..numbers.end,
-            Way::Back => numbers.start..run.start,
-        }
+        self.pick(run.end..numbers.end, numbers.start..run.start)
     }
 }
 
 /// A lower and an upper bound.
-pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+pub(crate) type Bounds<K = Vec<u8>> = (Bound<K>, Bound<K>);
 
 /// The bound at which a walk starts: the lower one of a walk forward.
 pub(super) fn start(bounds: &Bounds, way: Way) -> Bound<&[u8]> {
-    let bound = match way {
-        Way::Forward => &bounds.0,
-        Way::Back => &bounds.1,
-    };
+    let bound = way.pick(&bounds.0, &bounds.1);
     bound.as_ref().map(Vec::as_slice)
 }
 
@@ -62,10 +61,7 @@ pub(super) fn is_past_start<'o>(
     key: &[u8],
     order: impl FnOnce() -> Result<&'o Order>,
 ) -> Result<bool> {
-    let before = match way {
-        Way::Forward => Ordering::Less,
-        Way::Back => Ordering::Greater,
-    };
+    let before = way.pick(Ordering::Less, Ordering::Greater);
     Ok(match start(bounds, way) {
         Bound::Unbounded => true,
         Bound::Included(limit) => order()?.compare(key, limit) != before,
@@ -104,7 +100,11 @@ impl Inner {
     pub(super) fn blocks_within(&self, (lower, upper): &Bounds) -> Result<Range<usize>> {
         let all = self.index.len();
         let block_at = |bound| match key_of(bound) {
-            Some(key) => self.seek_one(key, self.order()?),
+            Some(key) => {
+                let order = self.order()?;
+                let seek = || self.index.seek(key, order);
+                self.ask(seek, || self.missing_of_index(key, order))
+            }
             None => Ok(None),
         };
         let start = match (lower, block_at(lower)?) {
@@ -130,18 +130,8 @@ impl Table {
     /// The first key that a walk along `way` comes to, if the properties name it.
     pub(crate) fn stated_key(&self, way: Way) -> Option<&[u8]> {
         let properties = self.properties()?;
-        match way {
-            Way::Forward => properties.first_key.as_deref(),
-            Way::Back => properties.last_key.as_deref(),
-        }
-    }
-
-    /// Whether filter and index know that the table has no key from `lower` to `upper`. Filters know nothing of ranges, unless both
-    /// are the same key or have the same user key.
-    pub(super) fn excludes_keys(&self, lower: &[u8], upper: &[u8]) -> Result<bool> {
-        let is_internal = user_order(self.order()?).is_some();
-        let is_one_key = lower == upper || is_internal && user_key(lower) == user_key(upper);
-        Ok(is_one_key && self.first_block(lower, upper)?.is_none())
+        let key = way.pick(&properties.first_key, &properties.last_key);
+        key.as_deref()
     }
 
     /// The first data block that may hold a key from `lower` to `upper`, which are the same key or have the same user key; `None` if

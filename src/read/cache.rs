@@ -26,7 +26,7 @@ const ENTRY_OVERHEAD: u64 = 96;
 ///
 /// When the last clone of a table is dropped, its blocks are removed.
 #[derive(Clone)]
-pub struct BlockCache(Arc<Cache<BlockKey, Bytes, BlockWeighter>>);
+pub struct BlockCache(pub(super) Arc<Cache<BlockKey, Bytes, BlockWeighter>>);
 
 /// A block's identity in the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -47,7 +47,7 @@ impl TableId {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct BlockWeighter;
+pub(super) struct BlockWeighter;
 
 impl Weighter<BlockKey, Bytes> for BlockWeighter {
     fn weight(&self, _: &BlockKey, block: &Bytes) -> u64 {
@@ -103,24 +103,6 @@ impl BlockCache {
         ]
         .into_iter()
     }
-
-    #[inline]
-    pub(crate) fn get(&self, key: BlockKey) -> Option<Bytes> {
-        self.0.get(&key)
-    }
-
-    #[inline]
-    pub(crate) fn contains(&self, key: BlockKey) -> bool {
-        self.0.contains_key(&key)
-    }
-
-    pub(crate) fn insert(&self, key: BlockKey, block: Bytes) {
-        self.0.insert(key, block);
-    }
-
-    pub(crate) fn remove(&self, key: BlockKey) {
-        self.0.remove(&key);
-    }
 }
 
 impl fmt::Debug for BlockCache {
@@ -146,13 +128,15 @@ mod tests {
             table,
             offset: u64::MAX,
         };
-        cache.insert(hot, Bytes::from(vec![7; 4096]));
+        cache.0.insert(hot, Bytes::from(vec![7; 4096]));
         for i in 0..2000 {
             let len = 1000 + (i as usize * 37) % 9000;
-            cache.insert(BlockKey { table, offset: i }, Bytes::from(vec![0; len]));
+            cache
+                .0
+                .insert(BlockKey { table, offset: i }, Bytes::from(vec![0; len]));
             assert!(cache.size() <= cache.capacity());
             assert_eq!(
-                cache.get(hot).map(|b| b.len()),
+                cache.0.get(&hot).map(|b| b.len()),
                 Some(4096),
                 "after {i} others"
             );
@@ -161,7 +145,7 @@ mod tests {
         let gauges: Vec<u64> = cache.metrics().map(|(_, value, _)| value).collect();
         assert_eq!(gauges, [cache.size(), 1 << 20]);
         assert_eq!(
-            cache.get(BlockKey {
+            cache.0.get(&BlockKey {
                 table: TableId::next(),
                 offset: 1999
             }),
@@ -176,8 +160,8 @@ mod tests {
             table: TableId::next(),
             offset: 0,
         };
-        cache.insert(key, Bytes::from_static(b"block"));
-        assert_eq!(cache.get(key), None);
+        cache.0.insert(key, Bytes::from_static(b"block"));
+        assert_eq!(cache.0.get(&key), None);
         assert_eq!(cache.size(), 0);
     }
 }

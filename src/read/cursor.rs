@@ -11,6 +11,7 @@ use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
+use crate::format::internal_key::{user_key, user_order};
 use crate::format::prefetch::{LINE, prefetch};
 use crate::read::ahead::ReadAhead;
 use crate::read::bounds::{Bounds, Way, exclude_all, is_past_start, key_of, start};
@@ -95,16 +96,6 @@ impl Source {
             Source::Memory(sorted, _) => Ok(sorted.order()),
         }
     }
-
-    /// The error of a defect in a data block.
-    #[cold]
-    fn locate(&self, block: Option<BlockRef>, defect: Defect) -> Error {
-        let Source::Table(table) = self else {
-            return lost();
-        };
-        let offset = block.map_or(0, |found| found.handle.offset);
-        table.file().locate(defect, Section::Data, offset)
-    }
 }
 
 /// Short: the place, not what was read.
@@ -143,7 +134,7 @@ impl Cursor {
             block: None,
             is_edge: (false, false),
             place: NOWHERE,
-            ahead: ReadAhead::within(0..0),
+            ahead: ReadAhead::default(),
             is_limited: false,
             own: None,
             end: Some(Way::Back),
@@ -169,10 +160,13 @@ impl Cursor {
             return Ok(true);
         }
         let (lower, upper) = (key_of(&self.bounds.0), key_of(&self.bounds.1));
-        if let (Some(table), Some(lower), Some(upper)) = (self.table(), lower, upper)
-            && table.excludes_keys(lower, upper)?
-        {
-            return Ok(true);
+        if let (Some(table), Some(lower), Some(upper)) = (self.table(), lower, upper) {
+            // Filters know nothing of ranges, but of one key, or of those of one user key.
+            let is_internal = user_order(table.order()?).is_some();
+            let is_one_key = lower == upper || is_internal && user_key(lower) == user_key(upper);
+            if is_one_key && table.first_block(lower, upper)?.is_none() {
+                return Ok(true);
+            }
         }
         for way in [Way::Forward, Way::Back] {
             if let Some(key) = self.stated_key(way)
@@ -225,7 +219,7 @@ impl Cursor {
         let moved = self.read_start(way)?;
         let (found, stated) = (self.key(), self.stated_key(way).unwrap_or(&[]));
         if !moved || found != stated {
-            let which = if way == Way::Forward { "first" } else { "last" };
+            let which = way.pick("first", "last");
             let stated = show_key(stated);
             let expected = format!("the table's {which} key to be {stated}, as its properties say");
             let defect = Defect::new(expected, show_key(found));
@@ -270,10 +264,7 @@ impl Cursor {
     ///
     /// Those of reading a data block (see [`Table::get`]), as for all moves.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.seek_bytes(key.as_ref())
-    }
-
-    fn seek_bytes(&mut self, key: &[u8]) -> Result<bool> {
+        let key = key.as_ref();
         self.leave(None);
         let order = self.order()?;
         let first = self.stated_key(Way::Forward);
@@ -292,14 +283,9 @@ impl Cursor {
         let Source::Table(table) = &self.source else {
             return self.walk_memory(Bound::Included(key), Way::Forward);
         };
-        match table.seek(key)? {
-            Some(found) => self.seek_from_block(found, key),
-            None => Ok(self.leave(Some(Way::Forward))),
-        }
-    }
-
-    /// Moves to the first entry at or after `key`, which lies in the block `found` if in any.
-    pub(crate) fn seek_from_block(&mut self, found: BlockRef, key: &[u8]) -> Result<bool> {
+        let Some(found) = table.seek(key)? else {
+            return Ok(self.leave(Some(Way::Forward)));
+        };
         self.load(found, None)?;
         let sought = self.entries.seek(key, self.source.order()?);
         // Past the block's last key, but not past its index key, it is the next block's first.
@@ -415,10 +401,7 @@ impl Cursor {
     /// Ends a move along `way`: there are no entries past the bound.
     #[inline]
     fn arrive(&mut self, moved: bool, way: Way) -> Result<bool> {
-        let is_edge = match way {
-            Way::Forward => self.is_edge.1,
-            Way::Back => self.is_edge.0,
-        };
+        let is_edge = way.pick(self.is_edge.1, self.is_edge.0);
         if moved && is_edge && !self.is_past(self.key(), way.reverse())? {
             return Ok(self.leave(Some(way)));
         }
@@ -436,7 +419,7 @@ impl Cursor {
     fn limit(&mut self) -> Result<()> {
         if let (Source::Table(table), false) = (&self.source, self.is_limited) {
             let inner = &*table.inner;
-            inner.bring(inner.missing_for_bounds(&self.bounds.0, &self.bounds.1)?)?;
+            inner.bring(inner.missing_for_bounds(&self.bounds)?)?;
             self.ahead.limits = inner.blocks_within(&self.bounds)?;
             self.is_limited = true;
         }
@@ -515,7 +498,12 @@ impl Cursor {
             self.block = None;
             let loaded = self.ahead.load(&table.inner, found, way, table.read);
             let (payload, is_slice) = loaded?;
-            self.place = table.place_in_memory(found).unwrap_or(NOWHERE);
+            let is_in_place = table.inner.is_in_place(found, table.read);
+            self.place = if is_in_place {
+                found.handle.offset as usize
+            } else {
+                NOWHERE
+            };
             self.enter(found, payload, is_slice)?;
         }
         Ok(())
@@ -523,8 +511,7 @@ impl Cursor {
 
     /// Turns to a data block, of which it is given the contents; at none of its entries.
     pub(crate) fn enter(&mut self, found: BlockRef, payload: Bytes, is_slice: bool) -> Result<()> {
-        let block =
-            Block::parse(payload).map_err(|defect| self.source.locate(Some(found), defect))?;
+        let block = Block::parse(payload).map_err(|defect| self.locate(Some(found), defect))?;
         self.entries.reset(block);
         self.own = is_slice.then(OnceLock::new);
         self.block = Some(found);
@@ -581,7 +568,7 @@ impl Cursor {
         // Nothing is there at both ends of the file.
         if let Some(entry) = self.place.checked_add(self.entries.offset())
             && let Source::Table(table) = &self.source
-            && let Some(file) = table.file().memory()
+            && let Some(file) = table.inner.file.memory()
             && let Some(bytes) = file.get(entry.wrapping_add_signed(distance)..)
             && let Some([first, .., next_line]) = bytes.first_chunk::<{ LINE + 1 }>()
         {
@@ -598,13 +585,17 @@ impl Cursor {
     #[cold]
     fn fail(&mut self, defect: Defect) -> Error {
         self.leave(None);
-        self.locate(defect)
+        self.locate(self.block, defect)
     }
 
-    /// The error of a defect in the block that the cursor is in.
+    /// The error of a defect in a data block.
     #[cold]
-    pub(super) fn locate(&self, defect: Defect) -> Error {
-        self.source.locate(self.block, defect)
+    pub(super) fn locate(&self, block: Option<BlockRef>, defect: Defect) -> Error {
+        let Source::Table(table) = &self.source else {
+            return lost();
+        };
+        let offset = block.map_or(0, |found| found.handle.offset);
+        table.inner.file.locate(defect, Section::Data, offset)
     }
 }
 

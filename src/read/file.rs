@@ -18,6 +18,7 @@ use crate::read::owners::Owners;
 use crate::read::remote;
 use crate::read::source::{ReadAt, Source, SourceBytes};
 use crate::read::stats::{Counter, Counters};
+use crate::read::store::MAX_READ_LEN;
 use crate::trace;
 
 /// Bytes at the end of a file that opening reads at once. An ordinary small table lies in them whole, and of one of up to
@@ -34,7 +35,8 @@ pub(crate) struct TableFile {
     pub(crate) source: Source,
     pub(crate) size: u64,
     pub(crate) counters: Counters,
-    owners: Owners,
+    /// Of a file in memory, reference counts that few threads share.
+    pub(super) owners: Owners,
     /// What was read while the table is being opened.
     pub(super) held: Vec<Stretch>,
 }
@@ -50,9 +52,8 @@ pub(super) struct Stretch {
 impl Stretch {
     /// The bytes at `range` of the file, if the stretch has them all.
     pub(super) fn get(&self, range: &Range<u64>) -> Option<Bytes> {
-        let start = usize::try_from(range.start.checked_sub(self.offset)?).ok()?;
-        let end = start.checked_add(usize::try_from(range.end - range.start).ok()?)?;
-        (end <= self.bytes.len()).then(|| self.bytes.slice(start..end))
+        let start = range.start.checked_sub(self.offset)?;
+        self.bytes.read_at(start, saturating_len(range)).ok()
     }
 }
 
@@ -63,31 +64,17 @@ impl TableFile {
             SourceBytes::File(file) => file.size(),
             SourceBytes::Io(source) => source.size(),
             #[cfg(feature = "async")]
-            SourceBytes::Remote(_) => Err(io::ErrorKind::Unsupported.into()),
+            SourceBytes::Remote(_) => Ok(0), // it comes with the tail
         };
-        let mut file = TableFile::with_size(source, 0);
+        let mut file = TableFile {
+            source,
+            size: 0,
+            counters: Counters::default(),
+            owners: Owners::default(),
+            held: Vec::new(),
+        };
         file.size = size.map_err(|e| file.name_in(Error::io("asking for the table's size", e)))?;
         Ok(file)
-    }
-
-    /// For a source of which the size is known.
-    pub(super) fn with_size(source: Source, size: u64) -> TableFile {
-        let owners = match &source.bytes {
-            SourceBytes::Memory(..) => Owners::new(),
-            _ => Owners::none(),
-        };
-        TableFile {
-            source,
-            size,
-            counters: Counters::default(),
-            owners,
-            held: Vec::new(),
-        }
-    }
-
-    /// The end of the file, which holds all that opening needs of a small table.
-    pub(super) fn tail(&self) -> Range<u64> {
-        self.size.saturating_sub(TAIL_LEN)..self.size
     }
 
     /// Both ends of the file, which tell what it is if it is no table.
@@ -139,18 +126,17 @@ impl TableFile {
         Ok(())
     }
 
-    /// Reads `ranges`, which ascend: those that lie beside each other together, up to `max_len` bytes, and all at once.
+    /// Reads `ranges`, which ascend: those that lie beside each other together, up to [`MAX_READ_LEN`] bytes, and all at once.
     ///
     /// Gives `each` the bytes of every range, with its position, as they come in, in memory of their own; of a file in memory, a slice of
     /// it. A range that cannot be read with others is read alone: an error is that of one range.
     pub(super) fn read_each(
         &self,
         ranges: &[Range<u64>],
-        max_len: u64,
         each: &mut dyn FnMut(usize, Result<Bytes>),
     ) {
         // Where nothing is read, nothing is gained by reading together.
-        let max_len = if self.is_memory() { 0 } else { max_len };
+        let max_len = if self.is_memory() { 0 } else { MAX_READ_LEN };
         let groups = coalesce(ranges, 0, max_len);
         let parts: Vec<(u64, usize)> = groups.iter().map(|group| part(&group.bytes)).collect();
         self.read_many(&parts, &mut |i, read| {
@@ -185,7 +171,7 @@ impl TableFile {
         self.map().is_some()
     }
 
-    fn map(&self) -> Option<&Map> {
+    pub(super) fn map(&self) -> Option<&Map> {
         match &self.source.bytes {
             SourceBytes::Memory(_, map) => map.as_ref(),
             _ => None,
@@ -199,13 +185,6 @@ impl TableFile {
         }
     }
 
-    /// Tells the system that from now on a mapped file is read here and there: reading ahead of that would be wasted.
-    pub(crate) fn expect_random_access(&self) {
-        if let Some(map) = self.map() {
-            map.expect_random_access();
-        }
-    }
-
     /// The bytes of the file, if they are in memory.
     #[inline]
     pub(crate) fn memory(&self) -> Option<&Bytes> {
@@ -213,11 +192,6 @@ impl TableFile {
             SourceBytes::Memory(bytes, _) => Some(bytes),
             _ => None,
         }
-    }
-
-    /// The bytes of the file in memory, with a reference count that the calling thread shares with few others.
-    pub(super) fn own<'a>(&'a self, bytes: &'a Bytes) -> &'a Bytes {
-        self.owners.of_this_thread(bytes)
     }
 
     /// Where the file was opened, if that is known.
@@ -294,19 +268,8 @@ impl TableFile {
         }
     }
 
-    /// A block other than a data block, which the handle in `named_by` (a section and its offset) names.
+    /// The frame of a block other than a data block, which the handle in `named_by` (a section and its offset) names.
     /// Always verified.
-    pub(crate) fn read_block(
-        &self,
-        handle: BlockHandle,
-        section: Section,
-        named_by: (Section, u64),
-    ) -> Result<Bytes> {
-        let frame = self.read_sound_frame(handle, section, named_by)?;
-        frame::open(&frame).map_err(|defect| self.locate(defect, section, handle.offset))
-    }
-
-    /// The frame of such a block.
     pub(crate) fn read_sound_frame(
         &self,
         handle: BlockHandle,
@@ -403,7 +366,7 @@ impl TableFile {
             self.count_reads(&[(offset, len)]);
         }
         let read = match &self.source.bytes {
-            SourceBytes::Memory(bytes, _) => self.own(bytes).read_at(offset, len),
+            SourceBytes::Memory(bytes, _) => self.owners.of_this_thread(bytes).read_at(offset, len),
             SourceBytes::File(file) => file.read_at(offset, len),
             SourceBytes::Io(source) => source.read_at(offset, len),
             #[cfg(feature = "async")]

@@ -12,6 +12,7 @@ use crate::format::footer::BlockHandle;
 use crate::format::frame;
 use crate::format::pieces_filter::FilterPieces;
 use crate::format::prefix_block::PrefixBlockReader;
+use crate::read::file::saturating_len;
 use crate::read::index::NotLoaded;
 use crate::read::store::frame_range;
 
@@ -87,12 +88,16 @@ impl TableFilter {
         })
     }
 
-    /// Bytes of memory that it takes without its pieces.
+    /// Bytes of memory that it takes, with the pieces that are there.
     pub(super) fn weight(&self) -> usize {
-        match &self.form {
+        let own = match &self.form {
             Form::Whole(_) => 0,
             Form::InPieces(pieces, cells) => pieces.weight() + size_of_val(&**cells),
-        }
+        };
+        let pieces = (0..self.pieces()).filter(|&i| self.has(i));
+        own + pieces
+            .map(|i| saturating_len(&self.range(i)))
+            .sum::<usize>()
     }
 
     /// Number of pieces.
@@ -130,27 +135,25 @@ impl TableFilter {
         }
     }
 
-    /// Checks and keeps piece `i`, whose `bytes` are those at its range; `last_block` is the offset of the last data block. Returns how
-    /// many bytes of memory it takes.
+    /// Checks and keeps piece `i`, whose `bytes` are those at its range; `last_block` is the offset of the last data block.
     pub(super) fn admit(
         &self,
         i: usize,
         bytes: &Bytes,
         last_block: Option<u64>,
-    ) -> Result<usize, Defect> {
-        let is_new = match &self.form {
+    ) -> Result<(), Defect> {
+        // Another thread may have been faster.
+        match &self.form {
             Form::Whole(block) => {
                 frame::verify(bytes)?;
-                let decoded = self.decode(frame::open(bytes)?, last_block)?;
-                block.set(decoded).is_ok()
+                let _ = block.set(self.decode(frame::open(bytes)?, last_block)?);
             }
             Form::InPieces(pieces, cells) => {
                 pieces.check(i, bytes)?;
-                let cell = cells.get(i);
-                cell.is_some_and(|cell| cell.set(bytes.clone()).is_ok())
+                let _ = cells.get(i).map(|cell| cell.set(bytes.clone()));
             }
-        };
-        Ok(if is_new { bytes.len() } else { 0 })
+        }
+        Ok(())
     }
 
     /// Whether the filter of the data block at offset `block` passes `key`, or, without a block, the filter of the whole table.

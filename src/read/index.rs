@@ -7,30 +7,20 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use bytes::Bytes;
 
 use crate::comparator::{Order, common_prefix};
-use crate::format::Defect;
 use crate::format::block::{Block, BlockBuilder};
 use crate::format::block_cursor::BlockCursor;
-use crate::format::footer::BlockHandle;
+use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame::TRAILER_LEN;
 use crate::format::pieces::{IndexPieces, PIECE_LEN, decode_entries};
+use crate::format::{Defect, require};
 use crate::read::index_entries::{IndexEntries, IndexEntry, partition_point};
-use crate::read::recognise::{Evidence, may_be_internal};
+use crate::read::recognise::Evidence;
 
 /// Most memory that keys may unfold to, in multiples of the file's size.
 ///
 /// LevelDB stores index keys whole, and nothing unfolds. The index of another writer may share prefixes; in a hostile one
 /// the keys could take the square of the block's length.
 const MAX_UNFOLDED: u64 = 32;
-
-/// Where the file's index block and its data blocks lie, which must agree.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct IndexPlace {
-    /// Offset of the index block in the file.
-    pub(crate) offset: u64,
-    /// The data blocks end at or before this offset.
-    pub(crate) data_end: u64,
-    pub(crate) file_size: u64,
-}
 
 /// The index block, cut into pieces of neighbouring entries. Of each piece it is known from the start how many entries it has, and
 /// its last one, whose key is the *top*: these entries are an index of the pieces. So a search knows the piece that it needs, and
@@ -45,7 +35,8 @@ pub(crate) struct Index {
     slots: Vec<Slot>,
     /// Number of data blocks.
     len: usize,
-    place: IndexPlace,
+    /// Where the index block lies, and where data blocks end at the latest.
+    pub(crate) footer: Footer,
 }
 
 /// Where the entries come from.
@@ -137,21 +128,19 @@ impl Index {
     /// An index that shares prefixes is unfolded: every key is stored whole in memory.
     pub(crate) fn of_block(
         contents: Bytes,
-        place: IndexPlace,
+        footer: Footer,
+        file_size: u64,
         order: Option<&Order>,
     ) -> Result<Index, Defect> {
-        let block = unfold(Block::parse(contents)?, place)?;
+        let block = unfold(Block::parse(contents)?, file_size)?;
         // A file has no room for more data blocks, whatever the index claims.
-        let most = place.data_end / TRAILER_LEN as u64;
+        let end = footer.data_end();
+        let most = end / TRAILER_LEN as u64;
         let is_empty = block.entries().is_empty();
         let count = if is_empty { 0 } else { block.restart_count() };
-        if count as u64 > most {
-            let expected = format!(
-                "at most {most} data blocks before offset {}",
-                place.data_end
-            );
-            return Err(Defect::new(expected, format!("an index of {count}")));
-        }
+        let fits = count as u64 <= most;
+        let expected = || format!("at most {most} data blocks before offset {end}");
+        require(fits, expected, || format!("an index of {count}"))?;
         let (mut tops, mut firsts, mut first) = (Vec::new(), Vec::new(), 0);
         while first < count {
             let most = block.restart(first).saturating_add(PIECE_LEN);
@@ -159,38 +148,35 @@ impl Index {
             let entry = block.entry_at_restart(end - 1)?;
             let value = block.data().get(entry.value()).unwrap_or(&[]);
             let Some((handle, _)) = BlockHandle::decode(value) else {
-                let value = value.get(..BlockHandle::MAX_LEN).unwrap_or(value);
                 let expected = format!("the handle of a data block in index entry {}", end - 1);
-                return Err(Defect::new(expected, format!("{value:02x?}")));
+                return Err(BlockHandle::missing(expected, value));
             };
             tops.push(IndexEntry::new(entry.unshared(), handle));
             firsts.push(first);
             first = end;
         }
         let tops = IndexEntries::new(block.data().clone(), tops);
-        Index::new(Form::Whole(block), tops, firsts, count, place, order)
+        Index::new(Form::Whole(block), tops, firsts, count, footer, order)
     }
 
     /// The index in a file that says how it is divided. Nothing of it is read yet.
     pub(crate) fn in_file(
         pieces: IndexPieces,
-        place: IndexPlace,
+        footer: Footer,
         order: Option<&Order>,
     ) -> Result<Index, Defect> {
         let (bytes, tops) = pieces.tops();
         let data_end = tops.last().and_then(|(_, last)| last.end());
-        if data_end.is_none_or(|end| end > place.data_end) {
-            let expected = format!("data blocks before offset {}", place.data_end);
-            return Err(Defect::new(
-                expected,
-                format!("the last one up to {data_end:?}"),
-            ));
-        }
+        let fits = data_end.is_some_and(|end| end <= footer.data_end());
+        let expected = || format!("data blocks before offset {}", footer.data_end());
+        require(fits, expected, || {
+            format!("the last one up to {data_end:?}")
+        })?;
         let entry = |(key, handle)| IndexEntry::new(key, handle);
         let tops = IndexEntries::new(bytes, tops.into_iter().map(entry).collect());
         let (p, len) = (0..pieces.len(), pieces.blocks_before(pieces.len()));
         let firsts = p.map(|p| pieces.blocks_before(p)).collect();
-        Index::new(Form::InFile(pieces), tops, firsts, len, place, order)
+        Index::new(Form::InFile(pieces), tops, firsts, len, footer, order)
     }
 
     fn new(
@@ -198,7 +184,7 @@ impl Index {
         tops: IndexEntries,
         firsts: Vec<usize>,
         len: usize,
-        place: IndexPlace,
+        footer: Footer,
         order: Option<&Order>,
     ) -> Result<Index, Defect> {
         for p in 1..tops.len() {
@@ -219,7 +205,7 @@ impl Index {
             tops,
             slots: firsts.into_iter().map(slot).collect(),
             len,
-            place,
+            footer,
         })
     }
 
@@ -237,20 +223,20 @@ impl Index {
         self.len
     }
 
-    /// Offset of the index block in the file.
-    pub(crate) fn offset(&self) -> u64 {
-        self.place.offset
-    }
-
     /// Number of pieces.
     pub(super) fn pieces(&self) -> usize {
         self.slots.len()
     }
 
-    /// Bytes of memory that it takes without its pieces.
+    /// Bytes of memory that it takes, with the pieces that are there.
     pub(super) fn weight(&self) -> usize {
-        let own = self.divided().map_or(0, IndexPieces::weight);
-        own + self.tops.weight(true) + size_of_val(&*self.slots)
+        let (own, is_own) = match &self.form {
+            Form::Whole(_) => (0, false),
+            Form::InFile(pieces) => (pieces.weight(), true),
+        };
+        let pieces = self.slots.iter().filter_map(|slot| slot.piece.get());
+        let pieces = pieces.map(|piece| piece.entries.weight(is_own) + piece.states.len());
+        own + self.tops.weight(true) + size_of_val(&*self.slots) + pieces.sum::<usize>()
     }
 
     /// The last key of each piece.
@@ -264,7 +250,7 @@ impl Index {
         let last = self.block(self.len.checked_sub(1)?).ok();
         // A piece may not be what it seems until it is known where it begins.
         let last = last.filter(|last| self.is_placed(last.piece as usize));
-        Some(last.map_or(self.place.data_end, |last| last.handle.offset))
+        Some(last.map_or(self.footer.data_end(), |last| last.handle.offset))
     }
 
     /// Where in the file the last data block of piece `p`, one of `0..pieces()`, ends.
@@ -324,12 +310,6 @@ impl Index {
         let p = self.piece_of(i);
         let piece = self.piece(p)?;
         Ok(piece.block(p, i - piece.first))
-    }
-
-    /// The data block after `found`, if there is one and its piece is there.
-    pub(super) fn block_after(&self, found: BlockRef) -> Option<BlockRef> {
-        let next = found.block + 1;
-        (next < self.len).then(|| self.block(next).ok()).flatten()
     }
 
     /// The data blocks that were put in the cache.
@@ -441,7 +421,7 @@ impl Index {
     }
 
     /// Decodes, checks and keeps piece `p`, unless it is there: `bytes` are those at its [range](IndexPieces::range), if the index is
-    /// [divided](Self::divided). Returns how many bytes of memory it takes.
+    /// [divided](Self::divided).
     ///
     /// Handles must be in the file's order without overlap. Keys must ascend, unless the order is not known (`None`).
     pub(super) fn admit(
@@ -449,9 +429,9 @@ impl Index {
         p: usize,
         bytes: &Bytes,
         order: Option<&Order>,
-    ) -> Result<usize, Defect> {
+    ) -> Result<(), Defect> {
         let Some(slot) = self.slots.get(p).filter(|slot| slot.piece.get().is_none()) else {
-            return Ok(0);
+            return Ok(());
         };
         // A hostile file may state any number of entries. One takes five bytes at least.
         let most = match &self.form {
@@ -472,10 +452,9 @@ impl Index {
             states: entries.iter().map(|_| State::default()).collect(),
             entries: IndexEntries::new(bytes, entries),
         };
-        let weight = piece.entries.weight(self.divided().is_some()) + piece.states.len();
         // Another thread may have been faster.
-        let is_new = slot.piece.set(Box::new(piece)).is_ok();
-        Ok(if is_new { weight } else { 0 })
+        let _ = slot.piece.set(Box::new(piece));
+        Ok(())
     }
 
     /// Decodes piece `p` of an index block that was read at opening. Returns its bytes.
@@ -495,7 +474,7 @@ impl Index {
             end => block.restart(end).min(len),
         };
         let data_start = p.checked_sub(1).and_then(|before| self.data_end(before));
-        let data = data_start.unwrap_or(0)..self.place.data_end;
+        let data = data_start.unwrap_or(0)..self.footer.data_end();
         let bytes = block.data().slice(start..end.max(start));
         let mut restarts = blocks.clone().map(|i| block.restart(i));
         let mut has_restarts = true;
@@ -511,20 +490,19 @@ impl Index {
         Err(Defect::new(expected, "others, or restarts elsewhere"))
     }
 
-    /// Whether all keys of the first piece and all tops may be internal keys.
-    pub(super) fn may_hold_internal_keys(&self) -> bool {
+    /// The keys of the first piece, which is there, and the tops of the others.
+    pub(super) fn first_keys(&self) -> impl Iterator<Item = &[u8]> {
         let first = self.blocks_of(0).filter_map(|i| self.block(i).ok());
-        let mut keys = first.map(|found| self.key(found)).chain(self.tops());
-        keys.all(may_be_internal)
+        first
+            .map(|found| self.key(found))
+            .chain(self.tops().skip(1))
     }
 
-    /// What the index keys say of the table's kind: the tops, and the keys of the first piece if it is there.
+    /// What the [first keys](Self::first_keys) say of the table's kind.
     pub(super) fn evidence(&self) -> Evidence {
         let mut evidence = Evidence::default();
-        let first = self.blocks_of(0).filter_map(|i| self.block(i).ok());
-        first.for_each(|found| evidence.add_index_key(self.key(found)));
-        let tops = self.tops().skip(1);
-        tops.for_each(|top| evidence.add_index_key(top));
+        self.first_keys()
+            .for_each(|key| evidence.add_index_key(key));
         evidence.end_block();
         evidence
     }
@@ -534,15 +512,14 @@ impl Index {
 ///
 /// If a second entry has a restart of its own, or there is none, then all do, in what any builder of blocks writes. Where a later one
 /// does not, that is an error when its piece is decoded.
-fn unfold(block: Block<Bytes>, place: IndexPlace) -> Result<Block<Bytes>, Defect> {
+fn unfold(block: Block<Bytes>, file_size: u64) -> Result<Block<Bytes>, Defect> {
     let second = block.iter().nth(1).transpose()?;
     let restart = (block.restart_count() > 1).then(|| block.restart(1));
     if block.entries().is_empty() || second.map(|second| second.offset()) == restart {
         return Ok(block);
     }
     block.check_restarts()?;
-    let most = place
-        .file_size
+    let most = file_size
         .saturating_mul(MAX_UNFOLDED)
         .min(isize::MAX as u64 / 2);
     let mut builder = BlockBuilder::new(1);
@@ -550,12 +527,10 @@ fn unfold(block: Block<Bytes>, place: IndexPlace) -> Result<Block<Bytes>, Defect
     while cursor.next()? {
         let (key, value) = (cursor.key(), cursor.value());
         let len = (builder.len() + key.len() + value.len()) as u64;
-        if len > most || !builder.has_room(key.len(), value.len()) {
-            return Err(Defect::new(
-                format!("index keys that take at most {MAX_UNFOLDED} times the file, and 4 GiB"),
-                format!("{len} bytes of entries"),
-            ));
-        }
+        let fits = len <= most && builder.has_room(key.len(), value.len());
+        let expected =
+            || format!("index keys that take at most {MAX_UNFOLDED} times the file, and 4 GiB");
+        require(fits, expected, || format!("{len} bytes of entries"))?;
         builder.add(key, common_prefix(builder.last_key(), key), value);
     }
     Block::parse(builder.finish(Bytes::copy_from_slice))
@@ -583,23 +558,24 @@ pub(super) mod tests {
 
     /// The index with all of its pieces.
     fn decode(block: &[u8]) -> Result<Index, Error> {
-        let place = IndexPlace {
-            offset: 1 << 20,
-            data_end: 1 << 20,
-            file_size: 2 << 20,
-        };
-        decode_at(Bytes::copy_from_slice(block), place)
+        decode_at(Bytes::copy_from_slice(block), 1 << 20, 2 << 20)
     }
 
-    fn decode_at(block: Bytes, place: IndexPlace) -> Result<Index, Error> {
+    /// The index that lies at `offset`, where data blocks end.
+    fn decode_at(block: Bytes, offset: u64, file_size: u64) -> Result<Index, Error> {
+        let handle = BlockHandle { offset, size: 0 };
+        let footer = Footer {
+            metaindex: handle,
+            index: handle,
+        };
         let decode = || {
-            let index = Index::of_block(block, place, Some(&Order::Bytewise))?;
+            let index = Index::of_block(block, footer, file_size, Some(&Order::Bytewise))?;
             for p in 0..index.pieces() {
                 index.admit(p, &Bytes::new(), Some(&Order::Bytewise))?;
             }
             Ok(index)
         };
-        decode().map_err(|defect: Defect| defect.locate(Section::Index, place.offset))
+        decode().map_err(|defect: Defect| defect.locate(Section::Index, offset))
     }
 
     proptest! {
@@ -701,13 +677,8 @@ pub(super) mod tests {
             let (key, value) = one(&[i as u8], offset, size);
             builder.add(&key, 0, &value);
         }
-        let place = IndexPlace {
-            offset: u64::MAX,
-            data_end: u64::MAX,
-            file_size: u64::MAX,
-        };
         let block = builder.finish(Bytes::copy_from_slice);
-        let index = decode_at(block, place).unwrap();
+        let index = decode_at(block, u64::MAX, u64::MAX).unwrap();
         for (i, (offset, size)) in handles.into_iter().enumerate() {
             assert_eq!(index.block(i).unwrap().handle, BlockHandle { offset, size });
         }
@@ -733,14 +704,7 @@ pub(super) mod tests {
             builder.add(&key, 0, &handle);
         }
         let block = builder.finish(Bytes::copy_from_slice);
-        let decode_before = |data_end| {
-            let place = IndexPlace {
-                offset: data_end,
-                data_end,
-                file_size: 1 << 20,
-            };
-            decode_at(block.clone(), place)
-        };
+        let decode_before = |data_end| decode_at(block.clone(), data_end, 1 << 20);
         assert_eq!(decode_before(500).unwrap().len(), 100);
         for data_end in [0, 5, 495, 499] {
             let error = decode_before(data_end).unwrap_err().to_string();

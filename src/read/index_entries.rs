@@ -43,27 +43,21 @@ impl IndexEntry {
 impl IndexEntries {
     /// Entries whose keys ascend and lie in `bytes`.
     pub(super) fn new(bytes: Bytes, entries: Vec<IndexEntry>) -> IndexEntries {
-        let key = |entry: &IndexEntry| {
-            let range = entry.key.start as usize..entry.key.end as usize;
-            bytes.get(range).unwrap_or(&[])
-        };
-        let (others, first) = match &entries[..] {
-            [first, others @ .., _] => (others, key(first)),
-            _ => (&[][..], &[][..]),
-        };
-        let last = others.last().map_or(first, key);
-        let (shared, _) = first.split_at(common_prefix(first, last));
-        let shared = bytes.slice_ref(shared);
-        let but_last = entries.split_last().map_or(&[][..], |(_, others)| others);
-        let prefixes = but_last
-            .iter()
-            .map(|entry| prefix_at(key(entry), shared.len()));
-        IndexEntries {
-            prefixes: prefixes.collect(),
-            shared,
+        let mut made = IndexEntries {
+            prefixes: Box::default(),
+            shared: Bytes::new(),
             entries,
             bytes,
+        };
+        let others = 0..made.len().saturating_sub(1);
+        if let Some(last) = others.clone().next_back() {
+            let (first, last) = (made.key(0), made.key(last));
+            let (shared, _) = first.split_at(common_prefix(first, last));
+            made.shared = made.bytes.slice_ref(shared);
         }
+        let prefixes = others.map(|i| prefix_at(made.key(i), made.shared.len()));
+        made.prefixes = prefixes.collect();
+        made
     }
 
     /// Bytes of memory that it takes, with those that its keys lie in or without.

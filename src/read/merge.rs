@@ -50,7 +50,7 @@ pub struct MergeCursor {
     /// of each match: the one at place `i` was played by the winners of places `2i` and `2i + 1`, where input `j` itself stands
     /// at place `inputs.len() + j`. A step replays the matches of the winner only.
     tree: Vec<usize>,
-    order: Order,
+    pub(crate) order: Order,
     /// Whether the keys are internal keys whose user keys are in bytewise order: known by type, as [`Order`] knows that of keys.
     is_internal: bool,
     way: Way,
@@ -138,7 +138,7 @@ impl MergeCursor {
             if name_of(first) != name_of(order) {
                 let error = other_order(number, first, order);
                 return Err(match cursor.table() {
-                    Some(table) => table.file().name_in(error),
+                    Some(table) => table.inner.file.name_in(error),
                     None => error,
                 });
             }
@@ -161,11 +161,6 @@ impl MergeCursor {
             first_wins: false,
             passed: Vec::new(),
         }
-    }
-
-    /// The order of user keys in a merge of a database's tables.
-    pub(crate) fn user_order(&self) -> Option<&Order> {
-        user_order(&self.order)
     }
 
     /// Shows of each key only the entry of the first input that has it: for tables given from the newest to the oldest.
@@ -302,10 +297,8 @@ impl MergeCursor {
     ) -> Result<bool> {
         self.way = way;
         self.tree.fill(NONE);
-        let placed = self
-            .inputs
-            .iter_mut()
-            .try_for_each(|input| place(input).map(drop));
+        let mut inputs = self.inputs.iter_mut();
+        let placed = inputs.try_for_each(|input| place(input).map(drop));
         if placed.is_ok() {
             (0..self.inputs.len()).for_each(|input| self.play(input));
         }
@@ -392,15 +385,10 @@ impl MergeCursor {
     /// Ends a move: on the winner's entry, which is read if only its key is known.
     #[inline(never)]
     fn arrive(&mut self, moved: Result<()>) -> Result<bool> {
-        let read = match (moved, self.tree.first()) {
-            (Ok(()), Some(&winner)) => self.inputs[winner].read(),
-            (Ok(()), None) => Ok(false),
-            (Err(error), _) => Err(error),
-        };
-        self.top = match (&read, self.tree.first()) {
-            (Ok(true), Some(&winner)) => winner,
-            _ => NONE,
-        };
+        let winner = self.tree.first().copied();
+        let mut read = |winner: usize| self.inputs[winner].read();
+        let read = moved.and_then(|()| winner.map_or(Ok(false), &mut read));
+        self.top = winner.filter(|_| matches!(read, Ok(true))).unwrap_or(NONE);
         self.is_lost = read.is_err();
         read
     }
@@ -410,7 +398,7 @@ impl MergeCursor {
     pub(crate) fn fail(&mut self, defect: Defect) -> Error {
         let error = self
             .current()
-            .map_or_else(lost, |input| input.locate(defect));
+            .map_or_else(lost, |input| input.locate(input.block, defect));
         (self.top, self.is_lost) = (NONE, true);
         error
     }
@@ -482,13 +470,7 @@ impl Walk for MergeCursor {
 
     #[inline]
     fn entry(&self) -> (Bytes, Bytes) {
-        match self.current() {
-            Some(input) => {
-                let key = Bytes::copy_from_slice(input.key());
-                (key, input.value_bytes())
-            }
-            None => Default::default(),
-        }
+        (Bytes::copy_from_slice(self.key()), self.value_bytes())
     }
 
     fn compare(&self, other: &MergeCursor) -> Result<Ordering> {

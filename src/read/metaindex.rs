@@ -53,7 +53,8 @@ impl Metaindex {
         while cursor.next()? {
             let (name, value) = (cursor.key(), cursor.value());
             let handle = BlockHandle::decode(value).map(|(handle, _)| handle);
-            let handle = handle.ok_or_else(|| bad_handle(name, value));
+            let expected = || format!("the handle of {}", show_key(name));
+            let handle = handle.ok_or_else(|| BlockHandle::missing(expected(), value));
             if name == PROPERTIES_NAME {
                 found.properties = found.properties.or(Some(handle?));
             } else if name == PIECES_NAME {
@@ -118,13 +119,4 @@ impl Metaindex {
         };
         [best(false), best(true)]
     }
-}
-
-#[cold]
-fn bad_handle(name: &[u8], value: &[u8]) -> Defect {
-    let value = value.get(..BlockHandle::MAX_LEN).unwrap_or(value);
-    Defect::new(
-        format!("the handle of {}", show_key(name)),
-        format!("{value:02x?}"),
-    )
 }

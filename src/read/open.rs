@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -24,19 +24,15 @@ use crate::format::properties::{KeyKind, Properties, STORED_ORDER};
 use crate::read::cache::TableId;
 use crate::read::file::{TAIL_LEN, TableFile};
 use crate::read::filter::{FilterOf, TableFilter};
-use crate::read::index::{BlockRef, Index, IndexPlace};
+use crate::read::index::{BlockRef, Index};
 use crate::read::metaindex::Metaindex;
 use crate::read::options::OpenOptions;
 use crate::read::parts::Part;
-use crate::read::recognise::Evidence;
+use crate::read::recognise::{Evidence, may_be_internal};
 use crate::read::source::{Source, SourceBytes};
 use crate::read::store::{MAX_BATCH_BLOCKS, MAX_READ_LEN, batch_len, frame_range};
 use crate::read::table::{Inner, Table};
 use crate::trace;
-
-/// Up to this size, all of a file is in its tail, and the order of all keys is checked when it is opened: in so few blocks an index
-/// ascends by chance.
-pub(super) const SMALL: u64 = TAIL_LEN;
 
 /// Bytes before a metaindex that are read with it: an ordinary properties block takes some 300.
 const PROPERTIES_ROOM: u64 = 4 << 10;
@@ -74,88 +70,49 @@ impl OpenOptions {
     ///
     /// As [`open`](OpenOptions::open).
     pub fn open_source(&self, source: impl Into<Source>) -> Result<Table> {
-        let open = || {
-            let table = ready(self.open_file(TableFile::new(source.into())?))?;
-            table.inner.file.expect_random_access();
-            Ok(table)
-        };
-        report(open())
+        let file = TableFile::new(source.into());
+        report(file.and_then(|file| ready(self.open_file(file))))
     }
 
     /// Opens the table in `file`. Each step says what it needs of the file, and all that is missing of that is read at once.
     pub(super) async fn open_file(&self, mut file: TableFile) -> Result<Table> {
         // A remote file comes with its tail.
         if !file.holds(&(file.footer_offset()..file.size)) {
-            file.hold([file.tail()]).await?;
+            let tail = file.size.saturating_sub(TAIL_LEN)..file.size;
+            file.hold([tail]).await?;
         }
         let Some(footer) = file.find_footer()? else {
             file.hold(file.ends()).await?;
             return Err(file.not_a_table());
         };
         file.hold(metadata(&file, &footer)).await?;
+        let index_at = file.range_of(footer.index);
         let mut opening = Opening {
             options: self,
             file,
             footer,
-            metaindex: Metaindex::default(),
         };
         let metaindex = opening.read_metaindex();
         if metaindex.as_ref().is_err_and(is_of_file) {
             // Without its index a table is lost: where both are damaged, that is the error.
-            opening
-                .file
-                .hold(opening.file.range_of(footer.index))
-                .await?;
+            opening.file.hold(index_at.clone()).await?;
             opening.read_index()?;
         }
-        opening.metaindex = metaindex?;
-        opening.file.hold(opening.needed()).await?;
-        let properties = opening.read_properties()?;
-        let pieces = opening.read_pieces(properties.as_ref())?;
+        let metaindex = metaindex?;
+        opening.file.hold(opening.needed(&metaindex)).await?;
+        let properties = opening.read_properties(&metaindex)?;
+        let pieces = opening.read_pieces(&metaindex, properties.as_ref())?;
         if pieces.is_none() {
-            let index = opening.file.range_of(footer.index);
-            opening.file.hold(index).await?;
+            opening.file.hold(index_at).await?;
         }
         let (index, divided) = pieces.map_or((None, Vec::new()), |p| (Some(p.index), p.filters));
         let order = opening.choose_order(properties.as_ref())?;
-        let (index, weight) = opening.decode_index(index, order.as_ref())?;
-        let Opening {
-            file, metaindex, ..
-        } = opening;
-        let mut inner = self.inner(file, index, weight, order, properties);
-        let holds_user_keys = self.may_hold_user_keys(&mut inner).await?;
-        self.attach_filters(&mut inner, &footer, metaindex, divided, holds_user_keys)?;
-        inner.admit_tail()?;
-        // A table that was copied in the order in which it was stored may be in any.
-        let properties = inner.properties.as_ref();
-        let is_strict = self.check_order || properties.is_some_and(Properties::is_as_stored);
-        if !self.stored_order && (is_strict || inner.file.size <= SMALL) {
-            inner.check_order(is_strict).await?;
-        }
-        if self.preload {
-            inner.load_parts(inner.parts()).await?;
-        }
-        inner.file.held = Vec::new();
-        Ok(Table {
-            inner: Arc::new(inner),
-            read: self.read,
-        })
-    }
-
-    fn inner(
-        &self,
-        file: TableFile,
-        index: Index,
-        weight: usize,
-        order: Option<Order>,
-        properties: Option<Properties>,
-    ) -> Inner {
-        let is_file = matches!(file.source.bytes, SourceBytes::File(_));
-        Inner {
+        let index = opening.decode_index(index, order.as_ref())?;
+        let is_file = matches!(opening.file.source.bytes, SourceBytes::File(_));
+        let mut inner = Inner {
             filter: None,
             prefixes: None,
             filters: Vec::new(),
-            weight: AtomicUsize::new(weight),
             index,
             order,
             properties,
@@ -163,8 +120,30 @@ impl OpenOptions {
             caches_raw: self.chose_cache || !is_file,
             id: TableId::next(),
             passed_last: AtomicBool::new(false),
-            file,
+            file: opening.file,
+        };
+        let holds_user_keys = self.may_hold_user_keys(&mut inner).await?;
+        self.attach_filters(&mut inner, metaindex, divided, holds_user_keys)?;
+        inner.admit_tail()?;
+        // In a file whose tail is all of it, an index of so few blocks ascends by chance. A table that was copied in the order in
+        // which it was stored may be in any.
+        let properties = inner.properties.as_ref();
+        let is_strict = self.check_order || properties.is_some_and(Properties::is_as_stored);
+        if !self.stored_order && (is_strict || inner.file.size <= TAIL_LEN) {
+            inner.check_order(is_strict).await?;
         }
+        if self.preload {
+            inner.load_parts(inner.parts()).await?;
+        }
+        inner.file.held = Vec::new();
+        if let Some(map) = inner.file.map() {
+            // From now on, it is read here and there: reading ahead of that would be wasted.
+            map.expect_random_access();
+        }
+        Ok(Table {
+            inner: Arc::new(inner),
+            read: self.read,
+        })
     }
 
     /// Whether a filter may hold user keys, which are not those that lookups ask it for: the table is a database's, or may be, and
@@ -181,7 +160,7 @@ impl OpenOptions {
             return Ok(properties.key_kind == KeyKind::Database);
         }
         let is_settled = self.order.is_some() && !self.filters;
-        if is_settled || inner.index.len() == 0 || !inner.index.may_hold_internal_keys() {
+        if is_settled || inner.index.len() == 0 || !inner.index.first_keys().all(may_be_internal) {
             return Ok(false);
         }
         let first = inner.block(0)?;
@@ -202,14 +181,19 @@ impl OpenOptions {
     fn attach_filters(
         &self,
         inner: &mut Inner,
-        footer: &Footer,
         metaindex: Metaindex,
         mut divided: Vec<FilterPieces>,
         holds_user_keys: bool,
     ) -> Result<()> {
+        let footer = inner.index.footer;
         let of_metaindex =
             |defect| (inner.file).locate(defect, Section::Metaindex, footer.metaindex.offset);
-        let is_bytewise = inner.order.as_ref().is_some_and(is_bytewise);
+        // Keys, or user keys in a database's table.
+        let order = inner
+            .order
+            .as_ref()
+            .map(|order| user_order(order).unwrap_or(order));
+        let is_bytewise = matches!(order, Some(Order::Bytewise));
         let best = metaindex.best();
         for (i, found) in metaindex.filters.into_iter().enumerate() {
             let mut entry = found.entry;
@@ -226,21 +210,21 @@ impl OpenOptions {
                 let handle = found.handle.map_err(of_metaindex)?;
                 let checked = inner.file.check_handle(handle, Section::Filter);
                 checked.map_err(of_metaindex)?;
-                let pieces = divided.iter().position(|pieces| pieces.handle == handle);
-                let pieces = pieces.map(|i| divided.swap_remove(i));
                 if let Some((rank, of)) = found.of {
-                    let (slot, is_divided) = match (&of, &pieces) {
+                    let mut pieces = divided.extract_if(.., |pieces| pieces.handle == handle);
+                    let pieces = pieces.next().filter(|pieces| match &of {
                         // A caller's policy takes whole filters, whatever its name.
-                        (FilterOf::Keys(policy), Some(pieces)) => {
-                            let is_ours = rank >= self.policies.len()
-                                && policy.name() == RibbonFilterPolicy::NAME;
-                            let is_divided = is_ours && pieces.covers(footer.data_end());
-                            (&mut inner.filter, is_divided)
+                        FilterOf::Keys(policy) => {
+                            let is_ours = rank >= self.policies.len();
+                            let is_ribbon = is_ours && policy.name() == RibbonFilterPolicy::NAME;
+                            is_ribbon && pieces.covers(footer.data_end())
                         }
-                        (FilterOf::Keys(_), None) => (&mut inner.filter, false),
-                        (FilterOf::Prefixes(_), _) => (&mut inner.prefixes, true),
+                        FilterOf::Prefixes(_) => true,
+                    });
+                    let slot = match of {
+                        FilterOf::Keys(_) => &mut inner.filter,
+                        FilterOf::Prefixes(_) => &mut inner.prefixes,
                     };
-                    let pieces = pieces.filter(|_| is_divided);
                     *slot = Some(TableFilter::new(of, handle, pieces));
                 }
             }
@@ -272,34 +256,29 @@ struct Opening<'o> {
     options: &'o OpenOptions,
     file: TableFile,
     footer: Footer,
-    metaindex: Metaindex,
 }
 
 impl Opening<'_> {
     /// What the metaindex names: nothing if it is damaged, for a caller who does without filters.
     fn read_metaindex(&self) -> Result<Metaindex> {
-        let found = self.if_readable(|| {
-            let decode = |block: Bytes| Metaindex::decode(&block, self.options).map(Some);
+        self.if_readable(|| {
+            let decode = |block: Bytes| Metaindex::decode(&block, self.options);
             self.read_block(self.footer.metaindex, Section::Metaindex, decode)
-        });
-        Ok(found?.unwrap_or_default())
+        })
     }
 
     /// Where the blocks lie that opening reads after the metaindex: properties, and what tells the pieces of index and filters; or
     /// the index, if nothing does.
-    fn needed(&self) -> Vec<Range<u64>> {
-        let Metaindex {
-            pieces, properties, ..
-        } = self.metaindex;
-        let pieces = pieces.or(Some(self.footer.index));
-        let needed = [pieces, properties].into_iter().flatten();
+    fn needed(&self, metaindex: &Metaindex) -> Vec<Range<u64>> {
+        let pieces = metaindex.pieces.unwrap_or(self.footer.index);
+        let needed = [pieces].into_iter().chain(metaindex.properties);
         let ranges = needed.filter_map(|handle| self.file.range_of(handle));
         ranges.collect()
     }
 
     /// What the table says of itself.
-    fn read_properties(&self) -> Result<Option<Properties>> {
-        let Some(handle) = self.metaindex.properties else {
+    fn read_properties(&self, metaindex: &Metaindex) -> Result<Option<Properties>> {
+        let Some(handle) = metaindex.properties else {
             return Ok(None);
         };
         let decode = |block: Bytes| Properties::decode(&block).map(Some);
@@ -307,15 +286,19 @@ impl Opening<'_> {
     }
 
     /// How index and filters are divided, if the table says so in a version that is known. One without properties does not.
-    fn read_pieces(&self, properties: Option<&Properties>) -> Result<Option<Pieces>> {
-        let (Some(handle), Some(_)) = (self.metaindex.pieces, properties) else {
+    fn read_pieces(
+        &self,
+        metaindex: &Metaindex,
+        properties: Option<&Properties>,
+    ) -> Result<Option<Pieces>> {
+        let (Some(handle), Some(_)) = (metaindex.pieces, properties) else {
             return Ok(None);
         };
         self.if_readable(|| {
             let Some(pieces) = self.read_block(handle, Section::Pieces, Pieces::decode)? else {
                 return Ok(None);
             };
-            let checked = pieces.check_filters(&self.metaindex.handles);
+            let checked = pieces.check_filters(&metaindex.handles);
             checked.map_err(|defect| self.file.locate(defect, Section::Pieces, handle.offset))?;
             // Both blocks have a right checksum; the footer has none.
             let index = self.footer.index;
@@ -327,10 +310,10 @@ impl Opening<'_> {
         })
     }
 
-    /// What `read` returns; `None` in place of damage, for a caller who does without filters.
-    fn if_readable<T>(&self, read: impl FnOnce() -> Result<Option<T>>) -> Result<Option<T>> {
+    /// What `read` returns; nothing in place of damage, for a caller who does without filters.
+    fn if_readable<T: Default>(&self, read: impl FnOnce() -> Result<T>) -> Result<T> {
         match read() {
-            Err(error) if !self.options.needs_metaindex() && is_of_file(&error) => Ok(None),
+            Err(error) if !self.options.needs_metaindex() && is_of_file(&error) => Ok(T::default()),
             read => read,
         }
     }
@@ -346,8 +329,9 @@ impl Opening<'_> {
             Section::Metaindex | Section::Index => (Section::Footer, self.file.footer_offset()),
             _ => (Section::Metaindex, self.footer.metaindex.offset),
         };
-        let block = self.file.read_block(handle, section, named_by)?;
-        decode(block).map_err(|defect| self.file.locate(defect, section, handle.offset))
+        let frame = self.file.read_sound_frame(handle, section, named_by)?;
+        let decoded = frame::open(&frame).and_then(decode);
+        decoded.map_err(|defect| self.file.locate(defect, section, handle.offset))
     }
 
     /// The order to read the table in, which is what the caller named, and what the table says of itself if it does; `None`
@@ -387,35 +371,27 @@ impl Opening<'_> {
         })
     }
 
-    /// The index as `pieces` divide it, or the index block. Returns with it the memory that it takes.
-    fn decode_index(
-        &self,
-        pieces: Option<IndexPieces>,
-        order: Option<&Order>,
-    ) -> Result<(Index, usize)> {
-        let place = IndexPlace {
-            offset: self.footer.index.offset,
-            data_end: self.footer.data_end(),
-            file_size: self.file.size,
+    /// The index as `pieces` divide it, or the index block.
+    fn decode_index(&self, pieces: Option<IndexPieces>, order: Option<&Order>) -> Result<Index> {
+        let (footer, file_size) = (self.footer, self.file.size);
+        let locate = |defect| {
+            self.file
+                .locate(defect, Section::Index, footer.index.offset)
         };
-        let locate = |defect| self.file.locate(defect, Section::Index, place.offset);
         if let Some(pieces) = pieces {
-            let index = Index::in_file(pieces, place, order).map_err(locate)?;
-            let weight = index.weight();
-            return Ok((index, weight));
+            return Index::in_file(pieces, footer, order).map_err(locate);
         }
         let block = self.read_index()?;
-        let decode = |order| -> Result<(Index, usize), Defect> {
-            let index = Index::of_block(block.clone(), place, order)?;
-            let mut weight = index.weight();
+        let decode = |order| -> Result<Index, Defect> {
+            let index = Index::of_block(block.clone(), footer, file_size, order)?;
             for p in 0..CHECKED_PIECES.min(index.pieces()) {
-                weight += index.admit(p, &Bytes::new(), order)?;
+                index.admit(p, &Bytes::new(), order)?;
             }
-            Ok((index, weight))
+            Ok(index)
         };
         decode(order).map_err(|defect| {
             // An index that does not ascend bytewise is seldom a plain table's.
-            let is_database = |(index, _): (Index, _)| index.evidence().kind() == KeyKind::Database;
+            let is_database = |index: Index| index.evidence().kind() == KeyKind::Database;
             let is_unnamed = defect.is_misordered() && self.options.order.is_none();
             if is_unnamed && decode(None).is_ok_and(is_database) {
                 self.file.name_in(database_table())
@@ -457,11 +433,6 @@ pub(super) fn report(opened: Result<Table>) -> Result<Table> {
     Ok(table)
 }
 
-/// Whether keys, or user keys in a database's table, are in bytewise order.
-fn is_bytewise(order: &Order) -> bool {
-    matches!(user_order(order).unwrap_or(order), Order::Bytewise)
-}
-
 impl Table {
     /// Opens the table at `path` with [`OpenOptions::new`]; see [`OpenOptions::open`].
     ///
@@ -477,7 +448,9 @@ impl Inner {
     /// Keeps those parts that came with the end of the file. What is damaged there is an error now.
     fn admit_tail(&self) -> Result<()> {
         let admit = |part| match self.part_range(part) {
-            Some(range) if self.file.holds(&range) => self.read_part(part),
+            Some(range) if self.file.holds(&range) => {
+                self.admit_part(part, &self.file.read_range(&range)?)
+            }
             _ => Ok(()),
         };
         self.parts().into_iter().try_for_each(admit)?;
@@ -487,20 +460,11 @@ impl Inner {
     }
 
     /// Reads, checks and keeps `parts`.
-    async fn load_parts(&mut self, mut parts: Vec<Part>) -> Result<()> {
-        parts.retain(|&part| !self.has(part));
-        let ranges = parts.iter().filter_map(|&part| self.part_range(part));
-        let ranges: Vec<Range<u64>> = ranges.collect();
-        self.file.hold(ranges).await?;
-        parts.into_iter().try_for_each(|part| self.read_part(part))
-    }
-
-    fn read_part(&self, part: Part) -> Result<()> {
-        let bytes = match self.part_range(part) {
-            Some(range) => self.file.read_range(&range)?,
-            None => Bytes::new(), // it lies in memory
-        };
-        self.admit_part(part, &bytes)
+    async fn load_parts(&mut self, parts: Vec<Part>) -> Result<()> {
+        let (ranges, parts): (Vec<_>, Vec<_>) = self.unread(parts)?.into_iter().unzip();
+        self.file.hold(ranges.clone()).await?;
+        let mut read = ranges.iter().zip(parts);
+        read.try_for_each(|(range, part)| self.admit_part(part, &self.file.read_range(range)?))
     }
 
     /// Takes the first entries of the first data block as evidence. No more, so that opening stays fast when the block is large.

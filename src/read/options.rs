@@ -141,12 +141,9 @@ impl OpenOptions {
 
     /// The extractor of this name, if it is known.
     pub(crate) fn known_extractor(&self, name: &[u8]) -> Option<Arc<dyn PrefixExtractor>> {
-        let given = self.extractors.iter().rev();
-        let mut same_name = given.filter(|extractor| extractor.name().as_bytes() == name);
-        same_name
-            .next()
-            .cloned()
-            .or_else(|| built_in_extractor(name))
+        let mut given = self.extractors.iter().rev();
+        let given = given.find(|extractor| extractor.name().as_bytes() == name);
+        given.cloned().or_else(|| built_in_extractor(name))
     }
 
     /// Opens without the filter, and so also a table whose filter or metaindex block is damaged. Every lookup then fetches

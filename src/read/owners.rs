@@ -10,8 +10,8 @@ use crate::read::stats::{SHARDS, shard_of_this_thread};
 ///
 /// All slices of one [`Bytes`] share a count. Two threads whose lookups return slices would contend for its cache line, which
 /// takes longer than a lookup in a small table.
-#[derive(Debug)]
-pub(super) struct Owners(Box<[OnceLock<Bytes>]>);
+#[derive(Debug, Default)]
+pub(super) struct Owners(Box<[OnceLock<Bytes>; SHARDS]>);
 
 /// Keeps counts in cache lines of their own; processors fetch lines in pairs.
 #[repr(align(128))]
@@ -24,16 +24,6 @@ impl AsRef<[u8]> for Owner {
 }
 
 impl Owners {
-    /// For a file in memory.
-    pub(super) fn new() -> Owners {
-        Owners((0..SHARDS).map(|_| OnceLock::new()).collect())
-    }
-
-    /// For a file that is not in memory.
-    pub(super) fn none() -> Owners {
-        Owners(Box::default())
-    }
-
     /// The bytes of `file`, with the calling thread's count. Always the same `file`.
     #[inline]
     pub(super) fn of_this_thread<'a>(&'a self, file: &'a Bytes) -> &'a Bytes {
@@ -51,7 +41,7 @@ mod tests {
     #[test]
     fn threads_have_handles_of_their_own_to_the_same_bytes() {
         let file = Bytes::from(b"a file".to_vec());
-        let owners = Owners::new();
+        let owners = Owners::default();
         let own = |_| {
             let own = owners.of_this_thread(&file);
             assert_eq!(own.as_ptr_range(), file.as_ptr_range());
@@ -61,7 +51,6 @@ mod tests {
         assert_eq!(own(()), mine);
         let other = std::thread::scope(|scope| scope.spawn(|| own(())).join().unwrap());
         assert_ne!(other, mine);
-        assert!(std::ptr::eq(Owners::none().of_this_thread(&file), &file));
         // A slice outlives all of them.
         let slice = owners.of_this_thread(&file).slice(2..);
         drop((owners, file));

@@ -1,16 +1,14 @@
 //! Parts of index and filters that are not there yet: which ones a key needs, reading them, and keeping them.
 
-use std::ops::{Bound, Range};
-use std::sync::atomic::Ordering::Relaxed;
+use std::ops::Range;
 
 use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::read::bounds::Way;
+use crate::read::bounds::{Bounds, Way, key_of};
 use crate::read::filter::TableFilter;
 use crate::read::index::{BlockRef, NotLoaded};
-use crate::read::store::MAX_READ_LEN;
 use crate::read::table::Inner;
 
 /// Part of a file that is neither data nor needed to open the table.
@@ -67,18 +65,10 @@ impl Inner {
     }
 
     /// The pieces of the index that name the first and the last data block within bounds, and what shows where the first begins.
-    pub(super) fn missing_for_bounds(
-        &self,
-        lower: &Bound<Vec<u8>>,
-        upper: &Bound<Vec<u8>>,
-    ) -> Result<Vec<Part>> {
-        let piece_at = |bound: &Bound<Vec<u8>>| -> Result<Option<usize>> {
-            match bound {
-                Bound::Included(key) | Bound::Excluded(key) => {
-                    Ok(self.index.seek_piece(key, self.order()?))
-                }
-                Bound::Unbounded => Ok(None),
-            }
+    pub(super) fn missing_for_bounds(&self, (lower, upper): &Bounds) -> Result<Vec<Part>> {
+        let piece_at = |bound| match key_of(bound) {
+            Some(key) => (self.order()).map(|order| self.index.seek_piece(key, order)),
+            None => Ok(None),
         };
         let (first, last) = (piece_at(lower)?, piece_at(upper)?);
         let anchors = first.map_or(Vec::new(), |first| self.anchors(first));
@@ -128,14 +118,11 @@ impl Inner {
     ) -> Vec<Part> {
         let here = self.index.piece_of(i);
         let last = limits.end.min(self.index.len()).saturating_sub(1).max(i);
-        let (first, last) = match way {
-            None => (here, here),
-            Some(Way::Forward) => (here, self.index.piece_of(last)),
-            Some(Way::Back) => (self.index.piece_of(limits.start.min(i)), here),
-        };
+        let end = way.map_or(i, |way| way.pick(last, limits.start.min(i)));
+        let end = self.index.piece_of(end);
         let (mut parts, mut len) = (Vec::new(), 0);
-        for n in 0..=last - first {
-            let p = if here == first { first + n } else { last - n };
+        for n in 0..=here.abs_diff(end) {
+            let p = if end < here { here - n } else { here + n };
             let range = self.part_range(Part::Index(p));
             len += range.map_or(most, |range| range.end - range.start);
             if self.index.has(p) || n > 0 && len > most {
@@ -152,11 +139,6 @@ impl Inner {
 
 /// Reading parts, and keeping them.
 impl Inner {
-    /// The filters in use, of keys and of prefixes.
-    pub(super) fn filters_in_use(&self) -> impl Iterator<Item = &TableFilter> {
-        self.filter.iter().chain(&self.prefixes)
-    }
-
     /// The filter that this is a piece of, and which one.
     fn filter_of(&self, part: Part) -> Option<(&TableFilter, usize)> {
         match part {
@@ -182,7 +164,10 @@ impl Inner {
     pub(super) fn part_range(&self, part: Part) -> Option<Range<u64>> {
         match part {
             Part::Index(p) => Some(self.index.divided()?.range(p)),
-            Part::Anchor(p) => Some(self.index.divided()?.anchor(p)),
+            Part::Anchor(p) => {
+                let (offset, bytes) = self.index.divided()?.anchor(p);
+                Some(offset..offset + bytes.len() as u64)
+            }
             part => self.filter_of(part).map(|(filter, i)| filter.range(i)),
         }
     }
@@ -194,24 +179,19 @@ impl Inner {
                 let kept = self.index.admit(p, bytes, self.order.as_ref());
                 (kept, Section::Index)
             }
-            Part::Anchor(p) => {
-                let kept = self.index.admit_anchor(p, bytes).map(|()| 0);
-                (kept, Section::Index)
-            }
+            Part::Anchor(p) => (self.index.admit_anchor(p, bytes), Section::Index),
             part => {
                 let last_block = self.index.last_block_offset();
                 let filter = self.filter_of(part);
                 let kept = filter.map(|(filter, i)| filter.admit(i, bytes, last_block));
-                (kept.unwrap_or(Ok(0)), Section::Filter)
+                (kept.unwrap_or(Ok(())), Section::Filter)
             }
         };
-        let weight = kept.map_err(|defect| {
+        kept.map_err(|defect| {
             let range = self.part_range(part);
-            let offset = range.map_or(self.index.offset(), |range| range.start);
+            let offset = range.map_or(self.index.footer.index.offset, |range| range.start);
             self.file.locate(defect, section, offset)
-        })?;
-        self.weight.fetch_add(weight, Relaxed);
-        Ok(())
+        })
     }
 
     /// Where those of `parts` lie that are to be read, in ascending order, each once. Those that were read at opening are checked and
@@ -236,7 +216,7 @@ impl Inner {
     pub(super) fn bring(&self, parts: Vec<Part>) -> Result<()> {
         let (ranges, parts): (Vec<_>, Vec<_>) = self.unread(parts)?.into_iter().unzip();
         let mut result = Ok(());
-        self.file.read_each(&ranges, MAX_READ_LEN, &mut |i, bytes| {
+        self.file.read_each(&ranges, &mut |i, bytes| {
             if let (Ok(()), Some(&part)) = (&result, parts.get(i)) {
                 result = bytes.and_then(|bytes| self.admit_part(part, &bytes));
             }
@@ -266,20 +246,13 @@ impl Inner {
 
     /// Data block `i`, one of `0..index.len()`.
     #[inline]
-    pub(super) fn block(&self, i: usize) -> Result<BlockRef> {
+    pub(crate) fn block(&self, i: usize) -> Result<BlockRef> {
         self.ask(|| self.index.block(i), || self.index_parts(i..i + 1))
     }
 
-    /// The one data block that can hold `key`, by the index; `None` past the last index key. That the block does not hold it tells
-    /// that the table does not once the block's [place was checked](Inner::check_place).
-    #[inline]
-    pub(super) fn seek_one(&self, key: &[u8], order: &Order) -> Result<Option<BlockRef>> {
-        let seek = || self.index.seek(key, order);
-        self.ask(seek, || self.missing_of_index(key, order))
-    }
-
-    /// Like [`seek_one`](Inner::seek_one), but by what is there of the index, and for a key past the last index key the last block, until
-    /// that was checked: only then is it certain that the table ends where its index says.
+    /// The one data block that can hold `key`, by what is there of the index. Past the last index key it is the last block, until that
+    /// was checked: only then is it certain that the table ends where its index says. That the block does not hold the key tells that the
+    /// table does not once the block's [place was checked](Inner::check_place).
     #[inline]
     pub(super) fn find_block(
         &self,

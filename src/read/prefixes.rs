@@ -5,6 +5,7 @@ use std::ops::Bound;
 use crate::comparator::Order;
 use crate::error::Result;
 use crate::filter::{PrefixFilterInfo, prefix_end, prefix_of_all};
+use crate::read::bounds::Bounds;
 use crate::read::filter::FilterOf;
 use crate::read::parts::LAYERS;
 use crate::read::stats::Counter;
@@ -31,41 +32,32 @@ impl Table {
     /// As [`may_contain_prefix`](Self::may_contain_prefix), for keys, or user keys, in bytewise order. `first` is the lowest
     /// stored key that could begin with `prefix`.
     pub(crate) fn may_contain_prefix_at(&self, prefix: &[u8], first: &[u8]) -> Result<bool> {
-        let Ok(order) = self.order() else {
+        let (Ok(order), index) = (self.order(), &self.inner.index) else {
             return Ok(true);
         };
-        let upper = prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded);
-        Ok(!self.prefixes_exclude(&Bound::Included(prefix), &upper)?
-            && (self.index().seek_piece(first, order).is_some() || !self.index().is_end_checked()))
+        let end = prefix_end(prefix);
+        let upper = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        Ok(!self.prefixes_exclude(&(Bound::Included(prefix), upper))?
+            && (index.seek_piece(first, order).is_some() || !index.is_end_checked()))
     }
 
     /// Whether the prefix filter knows that no key is within these bounds; in a database's table, no user key.
-    pub(crate) fn prefixes_exclude(
-        &self,
-        lower: &Bound<impl AsRef<[u8]>>,
-        upper: &Bound<impl AsRef<[u8]>>,
-    ) -> Result<bool> {
-        let (Some(filter), Some(prefix)) = (&self.inner.prefixes, self.prefix_to_ask(lower, upper))
-        else {
+    pub(crate) fn prefixes_exclude(&self, bounds: &Bounds<impl AsRef<[u8]>>) -> Result<bool> {
+        let inner = &*self.inner;
+        let (Some(filter), Some(prefix)) = (&inner.prefixes, self.prefix_to_ask(bounds)) else {
             return Ok(false);
         };
-        let inner = &*self.inner;
         let missing = || inner.missing_for_prefix(prefix, LAYERS);
         let passes = inner.ask(|| filter.ask(prefix, None), missing)? != Some(false);
-        let counter = if passes {
-            Counter::PrefixPassed
-        } else {
-            Counter::PrefixRejected
-        };
-        self.inner.file.counters.add(counter, 1);
+        let counters = &inner.file.counters;
+        counters.add_answer(passes, Counter::PrefixPassed, Counter::PrefixRejected);
         Ok(!passes)
     }
 
     /// The prefix of all keys within these bounds that the filter of prefixes is asked for, if there are both.
     pub(super) fn prefix_to_ask<'k>(
         &self,
-        lower: &'k Bound<impl AsRef<[u8]>>,
-        upper: &'k Bound<impl AsRef<[u8]>>,
+        (lower, upper): &'k Bounds<impl AsRef<[u8]>>,
     ) -> Option<&'k [u8]> {
         let FilterOf::Prefixes(extractor) = &self.inner.prefixes.as_ref()?.of else {
             return None;

@@ -40,10 +40,8 @@ impl Table {
     pub fn range(&self, bounds: impl KeyRange) -> TableRange {
         let bounds = bounds.key_bounds();
         let mut cursor = Cursor::of_table(self, bounds.clone());
-        let is_excluded = || match self.order() {
-            Ok(Order::Bytewise) => self.prefixes_exclude(&bounds.0, &bounds.1),
-            Ok(Order::Custom(_)) | Err(_) => Ok(false),
-        };
+        let is_bytewise = matches!(self.order(), Ok(Order::Bytewise));
+        let is_excluded = || Ok(is_bytewise && self.prefixes_exclude(&bounds)?);
         let error = cursor.rule_out(is_excluded).err();
         TableRange(Ends::new(MergeCursor::of_one(cursor), error))
     }

@@ -112,10 +112,7 @@ const CHUNK_LEN: usize = 1 << 10;
 impl Chunk {
     /// The bound of the entries that come after these on the way.
     pub(super) fn end(&self, way: Way) -> Bound<&[u8]> {
-        Bound::Excluded(match way {
-            Way::Forward => &self.ends.1,
-            Way::Back => &self.ends.0,
-        })
+        Bound::Excluded(way.pick(&self.ends.1, &self.ends.0))
     }
 }
 

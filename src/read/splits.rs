@@ -34,31 +34,15 @@ impl Table {
     /// # Ok::<(), leveltable::Error>(())
     /// ```
     pub fn splits(&self, n: usize) -> Result<Vec<(Bound<Bytes>, Bound<Bytes>)>> {
+        let (inner, index) = (&*self.inner, &self.inner.index);
         if self.order().is_err() {
             return Ok(vec![(Bound::Unbounded, Bound::Unbounded)]);
         }
-        if self.inner.splits_by_blocks(n) {
-            self.inner
-                .bring(self.inner.index_parts(0..self.data_blocks()))?;
-        }
-        self.inner.splits(n)
-    }
-}
-
-impl Inner {
-    /// Whether splitting the table takes all of its index.
-    pub(super) fn splits_by_blocks(&self, n: usize) -> bool {
-        let pieces_per_part = self.index.pieces() / n.max(1);
-        pieces_per_part < 8
-    }
-
-    /// The bounds of at most `n` parts of the table; the index is there if it is [needed](Inner::splits_by_blocks).
-    pub(super) fn splits(&self, n: usize) -> Result<Vec<(Bound<Bytes>, Bound<Bytes>)>> {
-        let index = &self.index;
         // Where parts may end: a key, and how many bytes of the file lie before it.
-        let mut ends: Vec<(&[u8], u64)> = if self.splits_by_blocks(n) {
+        let mut ends: Vec<(&[u8], u64)> = if inner.splits_by_blocks(n) {
+            inner.bring(inner.index_parts(0..index.len()))?;
             let end_of = |found: BlockRef| (index.key(found), frame_range(found.handle).end);
-            let ends = (0..index.len()).map(|i| self.block(i).map(end_of));
+            let ends = (0..index.len()).map(|i| inner.block(i).map(end_of));
             ends.collect::<Result<_>>()?
         } else {
             let tops = index.tops().enumerate();
@@ -81,5 +65,13 @@ impl Inner {
         }
         splits.push((lower, Bound::Unbounded));
         Ok(splits)
+    }
+}
+
+impl Inner {
+    /// Whether splitting the table takes all of its index.
+    pub(super) fn splits_by_blocks(&self, n: usize) -> bool {
+        let pieces_per_part = self.index.pieces() / n.max(1);
+        pieces_per_part < 8
     }
 }

@@ -144,6 +144,12 @@ impl Counters {
         }
     }
 
+    /// Counts an answer of a filter.
+    #[inline]
+    pub(super) fn add_answer(&self, passes: bool, passed: Counter, rejected: Counter) {
+        self.add(if passes { passed } else { rejected }, 1);
+    }
+
     pub(crate) fn snapshot(&self) -> Stats {
         let shard = |shard: &Shard| Stats::of(shard.values.each_ref().map(|v| v.load(Relaxed)));
         self.0.iter().map(shard).sum()

@@ -7,7 +7,6 @@ use bytes::{Buf, Bytes};
 use crate::error::Result;
 use crate::format::Defect;
 use crate::format::block::Block;
-use crate::format::block_check::KeyWork;
 use crate::format::block_search::{prefetch_block, prefetch_restarts};
 use crate::format::footer::BlockHandle;
 use crate::format::frame::{self, TRAILER_LEN};
@@ -44,16 +43,6 @@ impl Loaded<'_> {
         }
     }
 
-    /// The bytes at `range` of the payload, which lies inside it.
-    #[inline]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "a search found the range in the payload"
-    )]
-    pub(super) fn slice(&self, range: Range<usize>) -> &[u8] {
-        &self.payload()[range]
-    }
-
     /// The bytes at `range` of the payload, which keep the block in memory.
     #[inline]
     pub(super) fn bytes(&self, range: Range<usize>) -> Bytes {
@@ -63,9 +52,8 @@ impl Loaded<'_> {
                 bytes,
                 range: block,
             } => {
-                let start = block.start;
-                file.own(bytes)
-                    .slice(start + range.start..start + range.end)
+                let (own, start) = (file.owners.of_this_thread(bytes), block.start);
+                own.slice(start + range.start..start + range.end)
             }
             Loaded::Owned(bytes) => bytes.slice(range),
         }
@@ -172,7 +160,7 @@ impl Inner {
         if !self.index.state(found).has(State::CACHED) {
             return None;
         }
-        let block = cache.get(self.cache_key(found.handle))?;
+        let block = cache.0.get(&self.cache_key(found.handle))?;
         self.file.counters.add(Counter::CacheHits, 1);
         Some(block)
     }
@@ -182,7 +170,7 @@ impl Inner {
         let cache = self.cache.as_ref();
         cache.is_some_and(|cache| {
             let may_be_cached = self.index.state(found).has(State::CACHED);
-            may_be_cached && cache.contains(self.cache_key(found.handle))
+            may_be_cached && cache.0.contains_key(&self.cache_key(found.handle))
         })
     }
 
@@ -229,7 +217,7 @@ impl Inner {
                 } else {
                     block.clone()
                 };
-                cache.insert(self.cache_key(found.handle), kept);
+                cache.0.insert(self.cache_key(found.handle), kept);
                 state.set(State::CACHED);
             }
         }
@@ -255,7 +243,7 @@ impl Inner {
         }
         match &self.order {
             None => block.check_entries()?,
-            Some(order) => block.check_keys(order, &mut KeyWork::of_block(), |first, last| {
+            Some(order) => block.check_keys(order, |first, last| {
                 self.index.check_ends(found, first, last, order)
             })?,
         }
@@ -330,14 +318,14 @@ impl Inner {
                 take(at, frame.and_then(|frame| self.admit(found, &frame, read)));
             }
         };
-        self.file.read_each(&ranges, MAX_READ_LEN, &mut admit);
+        self.file.read_each(&ranges, &mut admit);
     }
 
     /// Where a data block ends in the file, with the padding after it if no more than that lies before the next block.
     pub(super) fn padded_end(&self, found: BlockRef) -> u64 {
-        let end = frame_range(found.handle).end;
-        match self.index.block_after(found) {
-            Some(next) if next.handle.offset - end <= MAX_GAP => next.handle.offset,
+        let (end, next) = (frame_range(found.handle).end, found.block + 1);
+        match (next < self.index.len()).then(|| self.index.block(next)) {
+            Some(Ok(next)) if next.handle.offset - end <= MAX_GAP => next.handle.offset,
             _ => end,
         }
     }
@@ -352,7 +340,7 @@ pub(super) fn frame_range(handle: BlockHandle) -> Range<u64> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Compression, OpenOptions, ReadOptions, WriteOptions};
+    use crate::{Compression, OpenOptions, ReadOptions, Table, WriteOptions};
 
     /// Without checksums, each lookup in memory took the block apart anew, and was slower than with them.
     #[test]
@@ -363,13 +351,14 @@ mod tests {
         builder.add(b"key", b"value").unwrap();
         builder.finish().unwrap();
         let table = OpenOptions::new().open_source(file).unwrap();
-        let first = table.find_block(0).unwrap();
+        let first = table.inner.block(0).unwrap();
+        let is_in_place = |table: &Table| table.inner.is_in_place(first, table.read);
         let careless = table.with_read_options(ReadOptions::new().verify_checksums(false));
-        assert_eq!(careless.place_in_memory(first), None);
+        assert!(!is_in_place(&careless));
         assert!(careless.contains_key("key").unwrap());
-        assert_eq!(careless.place_in_memory(first), Some(0));
-        assert_eq!(table.place_in_memory(first), None, "not verified yet");
+        assert!(is_in_place(&careless));
+        assert!(!is_in_place(&table), "not verified yet");
         assert!(table.contains_key("key").unwrap());
-        assert_eq!(table.place_in_memory(first), Some(0));
+        assert!(is_in_place(&table));
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use bytes::Bytes;
 
@@ -52,15 +52,15 @@ use crate::read::store::Loaded;
 /// ```
 #[derive(Clone)]
 pub struct Table {
-    pub(super) inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
     pub(super) read: ReadOptions,
 }
 
-pub(super) struct Inner {
-    pub(super) file: TableFile,
+pub(crate) struct Inner {
+    pub(crate) file: TableFile,
     /// `None` in a table that is only walked, since its order is not known.
     pub(super) order: Option<Order>,
-    pub(super) index: Index,
+    pub(crate) index: Index,
     pub(super) filter: Option<TableFilter>,
     /// The filter of prefixes that is in use.
     pub(super) prefixes: Option<TableFilter>,
@@ -71,8 +71,6 @@ pub(super) struct Inner {
     /// Whether blocks that are stored raw go to the cache, too.
     pub(super) caches_raw: bool,
     pub(super) id: TableId,
-    /// Bytes of memory that pieces of the index and filters take.
-    pub(super) weight: AtomicUsize,
     /// Whether the filter passed the last key that was looked up in this file, which is in memory.
     pub(super) passed_last: AtomicBool,
 }
@@ -82,7 +80,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         if let Some(cache) = &self.cache {
             for handle in self.index.cached() {
-                cache.remove(self.cache_key(handle));
+                cache.0.remove(&self.cache_key(handle));
             }
         }
     }
@@ -132,11 +130,7 @@ impl Table {
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) of that one block;
     /// [`ErrorKind::Comparator`](crate::ErrorKind::Comparator) if its keys are in another order.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        self.get_bytes(key.as_ref())
-    }
-
-    fn get_bytes(&self, key: &[u8]) -> Result<Option<Bytes>> {
-        self.lookup(key, |block, value| block.into_bytes(value))
+        self.lookup(key.as_ref(), |block, value| block.into_bytes(value))
     }
 
     /// Calls `read` with the value of `key`, and returns what it returns; `None` if the table does not hold the key.
@@ -152,7 +146,8 @@ impl Table {
         key: impl AsRef<[u8]>,
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
-        self.lookup(key.as_ref(), |block, value| read(block.slice(value)))
+        let take = |block: Loaded<'_>, value| read(block.payload().get(value).unwrap_or(&[]));
+        self.lookup(key.as_ref(), take)
     }
 
     /// Whether the table holds `key`. Costs as much as [`get`](Table::get).
@@ -294,8 +289,9 @@ impl Table {
     /// needed so far. It grows as the table is used, to the sizes of both.
     pub fn weight(&self) -> usize {
         let inner = &*self.inner;
-        let filters: usize = inner.filters_in_use().map(TableFilter::weight).sum();
-        size_of::<Inner>() + filters + inner.weight.load(Relaxed)
+        let filters = inner.filter.iter().chain(&inner.prefixes);
+        let filters: usize = filters.map(TableFilter::weight).sum();
+        size_of::<Inner>() + inner.index.weight() + filters
     }
 
     /// Size of the file in bytes.
@@ -303,18 +299,10 @@ impl Table {
         self.inner.file.size
     }
 
-    pub(crate) fn file(&self) -> &TableFile {
-        &self.inner.file
-    }
-
     /// The filter in use, of which what is not there is read.
     pub(crate) fn whole_filter(&self) -> Result<Option<&TableFilter>> {
         self.inner.bring(self.inner.filter_parts())?;
         Ok(self.inner.filter.as_ref())
-    }
-
-    pub(crate) fn index(&self) -> &Index {
-        &self.inner.index
     }
 
     /// The order of the keys; an error if it is not known.
@@ -346,24 +334,7 @@ impl Table {
 
     /// A data block whose contents were loaded.
     pub(crate) fn parse(&self, found: BlockRef, payload: Bytes) -> Result<Block<Bytes>> {
-        Block::parse(payload).map_err(|defect| self.locate(found, defect))
-    }
-
-    /// Where a data block lies in memory, if it is used there as it is.
-    pub(crate) fn place_in_memory(&self, found: BlockRef) -> Option<usize> {
-        let is_in_place = self.inner.is_in_place(found, self.read);
-        is_in_place.then_some(found.handle.offset as usize)
-    }
-
-    /// Data block `i`, one of `0..data_blocks()`.
-    pub(crate) fn find_block(&self, i: usize) -> Result<BlockRef> {
-        self.inner.block(i)
-    }
-
-    /// The error of a defect in a data block.
-    #[cold]
-    pub(crate) fn locate(&self, found: BlockRef, defect: Defect) -> Error {
-        self.inner.locate(found, defect)
+        Block::parse(payload).map_err(|defect| self.inner.locate(found, defect))
     }
 }
 
@@ -375,7 +346,7 @@ impl Inner {
 
     /// The error of a defect in a data block.
     #[cold]
-    pub(super) fn locate(&self, found: BlockRef, defect: Defect) -> Error {
+    pub(crate) fn locate(&self, found: BlockRef, defect: Defect) -> Error {
         self.file.locate(defect, Section::Data, found.handle.offset)
     }
 
@@ -413,12 +384,8 @@ impl Inner {
     /// Counts that the filter passed a key, or did not.
     #[inline]
     fn note_passed(&self, passes: bool) {
-        let counter = if passes {
-            Counter::FilterPassed
-        } else {
-            Counter::FilterRejected
-        };
-        self.file.counters.add(counter, 1);
+        let counters = &self.file.counters;
+        counters.add_answer(passes, Counter::FilterPassed, Counter::FilterRejected);
         // Written only when it changes: other threads read it.
         if IS_HINT && self.passed_last.load(Relaxed) != passes && self.file.is_memory() {
             self.passed_last.store(passes, Relaxed);

@@ -82,7 +82,7 @@ impl<D: Destination> Output<D> {
     fn append(&mut self, block: &[u8]) -> Result<()> {
         let offset = self.offset();
         frame::seal(block, &mut self.compressor, &mut self.buffer).map_err(|e| {
-            let codec = self.compressor.compression();
+            let codec = self.compressor.compression;
             let doing = format!("compressing the block for offset {offset} with {codec:?}");
             self.stop(Error::io(doing, e))
         })

@@ -53,19 +53,19 @@ impl AsyncRange {
 
     /// The data blocks that may have entries within the bounds: none if a filter of prefixes rules them out.
     async fn plan(&self) -> Result<Range<usize>> {
-        let (table, (lower, upper)) = (&self.table.table, &self.bounds);
+        let table = &self.table.table;
         match table.order() {
             Ok(order) if exclude_all(order, &self.bounds) => return Ok(0..0),
             Ok(Order::Bytewise) => {
-                self.table.bring_prefixes(lower, upper).await?;
-                if table.prefixes_exclude(lower, upper)? {
+                self.table.bring_prefixes(&self.bounds).await?;
+                if table.prefixes_exclude(&self.bounds)? {
                     return Ok(0..0);
                 }
             }
             // If the order is not known, a bound is an error.
             Ok(Order::Custom(_)) | Err(_) => {}
         }
-        let parts = table.inner.missing_for_bounds(lower, upper)?;
+        let parts = table.inner.missing_for_bounds(&self.bounds)?;
         self.table.bring(parts).await?;
         table.inner.blocks_within(&self.bounds)
     }

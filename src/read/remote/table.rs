@@ -14,10 +14,10 @@ use super::source::{AsyncReadAt, Tail};
 use crate::error::{Error, Result};
 use crate::filter::{FilterEntry, FilterInfo};
 use crate::format::properties::Properties;
-use crate::read::bounds::{KeyRange, prefix_bounds};
+use crate::read::bounds::{Bounds, KeyRange, prefix_bounds};
 use crate::read::file::{Stretch, TAIL_LEN, TableFile};
 use crate::read::get_many::{Batch, Values};
-use crate::read::open::{SMALL, report};
+use crate::read::open::report;
 use crate::read::options::{OpenOptions, ReadOptions};
 use crate::read::source::{Source, SourceBytes};
 use crate::read::stats::Stats;
@@ -72,7 +72,7 @@ impl OpenOptions {
         let open = async {
             let mut bytes = Source::of(SourceBytes::Remote(Arc::clone(&source)));
             bytes.path = source.name().map(|name| Path::new(&name).into());
-            let mut file = TableFile::with_size(bytes, 0);
+            let mut file = TableFile::new(bytes)?;
             let failed = |error| {
                 let doing = format!("reading the last {tail_len} bytes");
                 file.name_in(Error::reading(doing, error))
@@ -228,18 +228,13 @@ impl AsyncTable {
     ///
     /// As [`Table::may_contain_prefix`].
     pub async fn may_contain_prefix(&self, prefix: impl AsRef<[u8]> + Send) -> Result<bool> {
-        let (lower, upper) = prefix_bounds(prefix.as_ref());
-        self.bring_prefixes(&lower, &upper).await?;
+        self.bring_prefixes(&prefix_bounds(prefix.as_ref())).await?;
         self.table.may_contain_prefix(prefix)
     }
 
     /// Fetches what tells, in the filter of prefixes, whether a key is within these bounds.
-    pub(super) async fn bring_prefixes(
-        &self,
-        lower: &Bound<Vec<u8>>,
-        upper: &Bound<Vec<u8>>,
-    ) -> Result<()> {
-        let prefix = self.table.prefix_to_ask(lower, upper);
+    pub(super) async fn bring_prefixes(&self, bounds: &Bounds) -> Result<()> {
+        let prefix = self.table.prefix_to_ask(bounds);
         let missing = |prefix| self.table.inner.missing_for_prefix(prefix, LAYERS);
         self.bring_all(|| prefix.map_or(Vec::new(), missing)).await
     }
@@ -301,10 +296,10 @@ impl AsyncTable {
     /// 64 KiB, whose keys are checked then.
     pub fn tail_len(&self) -> u64 {
         let size = self.table.file_bytes();
-        if size <= SMALL {
+        if size <= TAIL_LEN {
             size
         } else {
-            let index = self.table.index();
+            let index = &self.table.inner.index;
             let last = index.pieces().checked_sub(1);
             // The last handle may not have been checked yet.
             size.saturating_sub(last.and_then(|last| index.data_end(last)).unwrap_or(0))
