@@ -23,13 +23,14 @@ pub(crate) struct Found {
     pub(super) range: Range<u64>,
     /// What it is a part of: data, until something shows that it is not.
     pub(super) section: Cell<Section>,
-    /// Of a block of entries. In the section of data, a block without it cannot be read: its codec is not in this build, its keys
-    /// are too large, or it makes no sense. Filters and `about.pieces` may be large, and are decoded again where they are used.
-    pub(super) entries: Option<Digest>,
+    /// What is in it, if it is a block of entries. In the section of data, a block without entries cannot be read: its codec is not
+    /// in this build, its keys are too large, or it makes no sense. Filters and `about.pieces` may be large, and are decoded again
+    /// where they are used.
+    pub(crate) digest: Digest,
     pub(super) footer: Option<Footer>,
 }
 
-/// What is kept of a block of entries.
+/// What is kept of a block of entries. Of anything else, the default.
 #[derive(Debug, Default)]
 pub(crate) struct Digest {
     pub(crate) entries: u64,
@@ -52,25 +53,19 @@ pub(crate) struct Digest {
 }
 
 impl Found {
-    /// The digest of a block that holds entries, whatever they are.
-    pub(super) fn digest(&self) -> Option<&Digest> {
-        self.entries.as_ref().filter(|digest| digest.entries > 0)
+    /// Whether it is a block that holds entries, whatever they are.
+    pub(super) fn has_entries(&self) -> bool {
+        self.digest.entries > 0
     }
 
-    /// The digest of a block that holds data, or cannot be told from data.
-    pub(crate) fn data(&self) -> Option<&Digest> {
-        self.digest()
-            .filter(|_| self.section.get() == Section::Data)
-    }
-
-    /// Whether it is a block of entries that could be an index.
-    pub(super) fn is_list(&self) -> bool {
-        self.digest().is_some_and(|digest| digest.is_list)
+    /// Whether it is a block that holds data, or cannot be told from data.
+    pub(crate) fn is_data(&self) -> bool {
+        self.has_entries() && self.section.get() == Section::Data
     }
 
     /// Whether its checksum is right, and nothing else is known of it.
     pub(super) fn is_unreadable(&self) -> bool {
-        self.entries.is_none() && self.section.get() == Section::Data
+        !self.has_entries() && self.section.get() == Section::Data
     }
 
     /// Length of the frame.
@@ -82,9 +77,9 @@ impl Found {
         handle_of(&self.range)
     }
 
-    /// What tells copies of a block, but for one in 2^32: checksum and length. `None` for anything but a block of entries.
-    pub(super) fn identity(&self) -> Option<(u32, u64)> {
-        Some((self.digest()?.checksum, self.len()))
+    /// What tells copies of a block of entries, but for one in 2^32: checksum and length.
+    pub(super) fn identity(&self) -> (u32, u64) {
+        (self.digest.checksum, self.len())
     }
 }
 
@@ -101,27 +96,29 @@ impl Scanner<'_> {
     pub(super) fn inspect(&mut self, offset: u64, frame: &Bytes) -> Option<Found> {
         frame::verify(frame).ok()?;
         let range = offset..offset + frame.len() as u64;
-        let (section, entries) = self.content(frame).unwrap_or((Section::Data, None));
+        let (section, digest) = self
+            .content(frame)
+            .unwrap_or((Section::Data, Digest::default()));
         Some(Found {
             range,
             section: Cell::new(section),
-            entries,
+            digest,
             footer: None,
         })
     }
 
-    fn content(&mut self, frame: &Bytes) -> Option<(Section, Option<Digest>)> {
+    fn content(&mut self, frame: &Bytes) -> Option<(Section, Digest)> {
         let payload = frame::open(frame).ok()?;
         let Ok((section, mut digest)) = self.digest(&payload) else {
             // Filters and pieces are always stored raw.
             let section = not_entries(payload).filter(|_| frame::is_raw(frame))?;
-            return Some((section, None));
+            return Some((section, Digest::default()));
         };
         let keys = digest.first.len() + digest.last.len();
         self.room = self.room.checked_sub(keys as u64)?;
         digest.checksum = fixed32_at(frame, frame.len() - 4)?;
         digest.codec = frame::codec_name(frame).ok()?;
-        Some((section, Some(digest)))
+        Some((section, digest))
     }
 
     /// Describes a block of entries, and tells what it is a part of by itself.

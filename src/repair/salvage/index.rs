@@ -7,7 +7,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::copy::index_room;
-use super::found::{Digest, Found};
+use super::found::Found;
 use super::kinds::clue;
 use super::survey::{Survey, moved, run_of};
 use crate::error::Section;
@@ -55,10 +55,6 @@ impl Listed<'_> {
 /// Most distances by which blocks are looked for: one for each place where bytes were lost or added.
 const MAX_SHIFTS: usize = 16;
 
-fn is_data(found: &Found) -> bool {
-    found.data().is_some()
-}
-
 impl<'s> Index<'s> {
     /// Reads `list`, and finds its blocks by how far they have moved: as far as a footer tells, or as many blocks
     /// before the index say by their keys and sizes. `None` if a value is no handle, or the keys take more memory than a sound
@@ -76,11 +72,11 @@ impl<'s> Index<'s> {
         let begin = footer.map_or(0, |footer| footer.range.end);
         let own = survey.before(list.range.start);
         let own = own.take_while(|found| found.range.start >= begin);
-        let own = own.filter(|found| found.digest().is_some());
+        let own = own.filter(|found| found.has_entries());
         let own: Vec<&Found> = own.take(4 * count + 64).collect();
         // A size alone says little: two blocks have to agree.
         let mut votes: HashMap<u64, usize> = HashMap::from([(0, 2)]);
-        for found in own.iter().filter(|found| is_data(found)) {
+        for found in own.iter().filter(|found| found.is_data()) {
             for (i, listed) in index.candidates(found) {
                 let by = found.range.start.wrapping_sub(listed.handle.offset);
                 *votes.entry(by).or_default() += 1 + usize::from(index.fits(i, found, true));
@@ -93,10 +89,10 @@ impl<'s> Index<'s> {
         let mut used = HashSet::new();
         for by in moved_by.into_iter().chain(shifts).take(MAX_SHIFTS) {
             let may_be = |found: &&Found| {
-                let is_named = Some(by) == moved_by && found.digest().is_some();
+                let is_named = Some(by) == moved_by && found.has_entries();
                 // A block cannot lie where its own index does.
                 let is_own = found.range != list.range && found.range.start >= begin;
-                is_own && (is_data(found) || is_named)
+                is_own && (found.is_data() || is_named)
             };
             for listed in index.listed.iter_mut().filter(|own| own.found.is_none()) {
                 let place = moved(listed.handle, by);
@@ -106,7 +102,7 @@ impl<'s> Index<'s> {
         }
         let is_used = |found: &&Found| used.contains(&found.range.start);
         let near = own.into_iter();
-        let near: Vec<_> = near.filter(|own| is_used(own) || is_data(own)).collect();
+        let near: Vec<_> = near.filter(|own| is_used(own) || own.is_data()).collect();
         let near = near.iter().copied().take(count);
         (index.near, index.own_near) = (near.clone().count(), near.filter(is_used).count());
         Some(index)
@@ -167,20 +163,19 @@ impl<'s> Index<'s> {
         let survey = self.survey;
         let Range { start, end } = self.list.range;
         let after = survey.frames.get(&end);
-        let is_last = !after.is_some_and(is_data);
+        let is_last = !after.is_some_and(Found::is_data);
         let before = survey.before(start).next();
         let before = before.filter(|before| before.range.end == start);
-        let follows_data = before.is_some_and(is_data);
-        let data_before = survey.before(start).find_map(Found::data);
-        let own = self.list.digest();
-        let continues = data_before.zip(own).is_some_and(|(before, own)| {
-            let ascend = before.ascends && own.ascends;
-            ascend && self.survey.order.compare(&before.last, &own.first).is_lt()
+        let follows_data = before.is_some_and(Found::is_data);
+        let own = &self.list.digest;
+        let data_before = survey.before(start).find(|found| found.is_data());
+        let continues = data_before.is_some_and(|Found { digest, .. }| {
+            let ascend = digest.ascends && own.ascends;
+            ascend && survey.order.compare(&digest.last, &own.first).is_lt()
         });
         let [only] = &self.listed[..] else {
-            let has_its_form =
-                own.is_some_and(|own| own.has_restarts_only) && { self.listed.iter() }
-                    .all(|listed| listed.handle != self.list.handle());
+            let has_its_form = own.has_restarts_only && { self.listed.iter() }
+                .all(|listed| listed.handle != self.list.handle());
             let mut blocks = self.listed.iter().enumerate();
             let fit = |(i, listed): (usize, &Listed<'s>)| {
                 listed.found.is_none_or(|found| self.fits(i, found, true))
@@ -233,8 +228,8 @@ impl<'s> Index<'s> {
                 .map(|listed| Some(listed.found?.range.start));
             run.start > 0
                 && starts.min() == Some(Some(run.start))
-                && !in_run.any(is_data)
-                && survey.from(run.end).any(is_data)
+                && !in_run.any(Found::is_data)
+                && survey.from(run.end).any(Found::is_data)
         })
     }
 
@@ -252,8 +247,7 @@ impl<'s> Index<'s> {
             let is_alone = together.get(&by) == Some(&1);
             let is_placed = by == 0 || Some(by) == self.moved_by || !is_alone;
             // In another order, an index key may have been shortened: the block is no other's.
-            let names_other = |own: &Digest| self.by_key.contains_key(&own.last[..]);
-            let names_other = || found.digest().is_some_and(names_other);
+            let names_other = || self.by_key.contains_key(&found.digest.last[..]);
             let fits = self.fits(i, found, self.is_ordered) || !self.is_ordered && !names_other();
             (is_placed && fits).then_some(found)
         });
@@ -343,22 +337,20 @@ impl<'s> Index<'s> {
 
     /// Which blocks of its size a block may be: by its last key, in any order and in the builder's.
     fn candidates(&self, found: &Found) -> impl Iterator<Item = (usize, &Listed<'s>)> {
-        let size = found.handle().size;
-        let last = found.digest().map(|digest| &digest.last[..]);
-        let is_before = |own: &Listed<'_>| {
-            last.is_some_and(|last| self.survey.order.compare(&own.key, last).is_lt())
-        };
-        let by_last = last.and_then(|last| self.by_key.get(last).copied());
-        let between = last.map(|_| self.listed.partition_point(is_before));
-        let between = between.filter(|i| Some(*i) != by_last);
-        let all = [by_last, between].into_iter().flatten();
+        let (size, last) = (found.handle().size, &found.digest.last[..]);
+        let is_before = |own: &Listed<'_>| self.survey.order.compare(&own.key, last).is_lt();
+        let by_last = self.by_key.get(last).copied();
+        let between = self.listed.partition_point(is_before);
+        let between = (Some(between) != by_last).then_some(between);
+        let all = by_last.into_iter().chain(between);
         let all = all.filter_map(|i| Some((i, self.listed.get(i)?)));
         all.filter(move |(_, listed)| listed.handle.size == size)
     }
 
     /// Whether the last key of a block is the index key of block `i`, and whether the block lies between that and the one before.
     fn tests(&self, i: usize, found: &Found) -> (bool, bool) {
-        let (Some(Listed { key, .. }), Some(digest)) = (self.listed.get(i), found.digest()) else {
+        let digest = &found.digest;
+        let Some(Listed { key, .. }) = self.listed.get(i) else {
             return (false, false);
         };
         let before = i.checked_sub(1).and_then(|before| self.listed.get(before));
@@ -387,7 +379,7 @@ impl<'s> Index<'s> {
             only_last += usize::from(is_last && !is_between);
             only_between += usize::from(is_between && !is_last);
             neither += usize::from(!is_last && !is_between);
-            misordered += usize::from(found.digest().is_some_and(|digest| !digest.ascends));
+            misordered += usize::from(!found.digest.ascends);
         }
         // Where index keys were shortened in the builder's order, keys out of order are a fault of the writer.
         let is_evident = 2 * only_between > all && 2 * misordered <= all;

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::found::{Digest, Found};
+use super::found::Found;
 use super::index::Index;
 use super::survey::{Survey, moved};
 use crate::comparator::Order;
@@ -147,14 +147,14 @@ impl<'s> Kinds<'s> {
     fn evidence(&self) -> Evidence {
         let mut evidence = Evidence::default();
         let Some(index) = &self.index else {
-            let data = self.survey.data().filter_map(Found::data);
-            data.for_each(|digest| evidence.add(&digest.evidence));
+            let data = self.survey.data();
+            data.for_each(|found| evidence.add(&found.digest.evidence));
             return evidence;
         };
         for listed in &index.listed {
             evidence.add_index_key(&listed.key);
-            if let Some(digest) = listed.found.and_then(Found::digest) {
-                evidence.add(&digest.evidence);
+            if let Some(found) = listed.found {
+                evidence.add(&found.digest.evidence);
             }
         }
         evidence
@@ -173,11 +173,11 @@ fn find_index<'s>(
     for found in survey.before(survey.file.size) {
         let start = found.range.start;
         let moved_by = named.get(&start).copied();
-        let is_list = found.is_list() && !listed.contains(&start);
+        let is_list = found.digest.is_list && !listed.contains(&start);
         let is_certain = is_list && is_stated(survey, found);
         let may_be_one = moved_by.is_some() && !listed.contains(&start)
             || is_certain
-            || is_list && found.data().is_some();
+            || is_list && found.is_data();
         let found_index = may_be_one
             .then(|| Index::locate(survey, found, moved_by))
             .flatten()
@@ -210,7 +210,7 @@ fn shows_that_nothing_is_missing(survey: &Survey<'_>, found: &Found) -> bool {
         Section::Pieces | Section::Properties => true,
         Section::Footer => found.footer.is_some_and(|footer| is_there(footer.index)),
         Section::Metaindex => survey.handles_in(found.handle()).into_iter().any(is_there),
-        _ => found.data().is_some(),
+        _ => found.is_data(),
     }
 }
 
@@ -240,8 +240,7 @@ fn clues(survey: &Survey<'_>) -> HashSet<u64> {
     let mut clues = HashSet::new();
     for found in survey.data() {
         let size = found.handle().size;
-        let last = found.digest().map(|digest| digest.last.clone());
-        let mut key = last.unwrap_or_default();
+        let mut key = found.digest.last.clone();
         clues.insert(clue(size, &key));
         survey.order.comparator().find_short_successor(&mut key);
         clues.insert(clue(size, &key));
@@ -267,14 +266,14 @@ fn follow_footers(survey: &Survey<'_>) -> HashMap<u64, u64> {
         let by = found.range.start.wrapping_sub(end);
         let entries_at = |handle: BlockHandle| {
             let found = survey.at(&moved(handle, by)?)?;
-            found.entries.is_some().then_some(found)
+            let is_empty = || found.section.get() == Section::Metaindex;
+            (found.has_entries() || is_empty()).then_some(found)
         };
         let metaindex = entries_at(footer.metaindex);
         // A footer that lost bytes of its padding is read from a byte too early, and may name anything.
         let is_index = |found: &&Found| {
-            found.digest().is_none_or(|digest| {
-                digest.is_list && (by == 0 || metaindex.is_some() || !digest.names_parts)
-            })
+            let may_be_one = by == 0 || metaindex.is_some() || !found.digest.names_parts;
+            !found.has_entries() || found.digest.is_list && may_be_one
         };
         let index = entries_at(footer.index).filter(is_index);
         if let (Some(index), Some(metaindex)) = (index, metaindex) {
@@ -284,7 +283,7 @@ fn follow_footers(survey: &Survey<'_>) -> HashMap<u64, u64> {
             parts.truncate(MAX_PARTS);
             parts.retain(|part| !listed.contains(part));
             let parts = parts.into_iter().filter_map(entries_at);
-            let parts = parts.filter(|part| part.data().is_some());
+            let parts = parts.filter(|part| part.is_data());
             parts.for_each(|part| part.section.set(Section::Metaindex));
         }
         metaindex.inspect(|found| found.section.set(Section::Metaindex));
@@ -302,20 +301,20 @@ fn set_aside_metaindexes(survey: &Survey<'_>) {
     for found in survey.from(0) {
         has_gap |= found.range.start != end;
         end = found.range.end;
-        let Some(digest) = found.data() else {
+        if !found.is_data() {
             parts.insert(found.len());
             continue;
-        };
+        }
         let leads_to_no_data = |part: &BlockHandle| {
             moved(*part, 0).is_some_and(|place| {
-                let block = data_before(survey, digest, place.end);
+                let block = data_before(survey, found, place.end);
                 let is_free = block.is_none_or(|block| block.end <= place.start);
                 let is_part = || parts.contains(&(place.end - place.start));
                 block != Some(&place) && (has_gap || is_free || is_part())
             })
         };
         let handles = || survey.handles_in(found.handle());
-        if digest.names_parts && handles().iter().all(leads_to_no_data) {
+        if found.digest.names_parts && handles().iter().all(leads_to_no_data) {
             found.section.set(Section::Metaindex);
         } else {
             has_gap = false;
@@ -325,11 +324,12 @@ fn set_aside_metaindexes(survey: &Survey<'_>) {
 
 /// The last block of data that begins before `end`. What a stock name in `metaindex` leads to may have moved, so that other
 /// metadata, or itself, is there.
-fn data_before<'s>(survey: &'s Survey<'_>, metaindex: &Digest, end: u64) -> Option<&'s Range<u64>> {
-    let is_stock = STOCK.iter().any(|name| metaindex.first.starts_with(name));
-    let is_data = |digest: &Digest| !is_stock || !digest.is_list && !digest.names_parts;
+fn data_before<'s>(survey: &'s Survey<'_>, metaindex: &Found, end: u64) -> Option<&'s Range<u64>> {
+    let first = &metaindex.digest.first;
+    let is_stock = STOCK.iter().any(|name| first.starts_with(name));
+    let may_be_moved = |found: &Found| found.digest.is_list || found.digest.names_parts;
     let mut before = survey.before(end);
-    let block = before.find(|found| found.data().is_some_and(is_data))?;
+    let block = before.find(|found| found.is_data() && !(is_stock && may_be_moved(found)))?;
     Some(&block.range)
 }
 
@@ -340,7 +340,7 @@ fn properties_of(survey: &Survey<'_>, index: &Index<'_>) -> Option<Properties> {
     let is_beside = |found: &&Found| {
         !matches!(found.section.get(), Section::Index | Section::Footer)
             && !listed.contains(&found.range.start)
-            && found.data().is_none()
+            && !found.is_data()
     };
     let Range { start, end } = index.list.range;
     let after = survey.from(end).take_while(is_beside);

@@ -444,6 +444,6 @@ pub(crate) fn recoverable(
         return recoverable(file, &internal_order(Order::Bytewise), progress);
     }
     let plan = Plan::of(&kinds, false);
-    let entries = plan.blocks().map(|block| block.digest.entries);
+    let entries = plan.blocks().map(|block| block.found.digest.entries);
     entries.fold((0, 0), |(sum, blocks), entries| (sum + entries, blocks + 1))
 }

@@ -13,7 +13,7 @@ use std::ops::{ControlFlow, Range};
 use bytes::Bytes;
 
 use super::checksums::{frame_end, frames_by_checksum};
-use super::found::Found;
+use super::found::{Digest, Found};
 use crate::comparator::Order;
 use crate::error::Section;
 use crate::format::block_check::KeyWork;
@@ -105,7 +105,7 @@ impl<'a> Scanner<'a> {
         (range.end <= end).then_some(Found {
             range,
             section: Cell::new(Section::Footer),
-            entries: None,
+            digest: Digest::default(),
             footer: Some(footer),
         })
     }

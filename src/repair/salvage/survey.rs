@@ -147,7 +147,7 @@ impl<'a> Survey<'a> {
 
     /// Those that hold data, or cannot be told from data.
     pub(super) fn data(&self) -> impl Iterator<Item = &Found> {
-        self.frames.values().filter(|found| found.data().is_some())
+        self.frames.values().filter(|found| found.is_data())
     }
 
     /// The parts of the file in which no frame was found, without the padding of an aligned table.
@@ -170,7 +170,7 @@ impl<'a> Survey<'a> {
     fn padding(&self, gap: Range<u64>, next: Option<&Found>) -> u64 {
         let (padding, len) = (page::to_boundary(gap.start), gap.end - gap.start);
         let needs_padding = |next: &Found| {
-            next.data().is_some() && !next.is_list() && page::padding(gap.start, next.len()) > 0
+            next.is_data() && !next.digest.is_list && page::padding(gap.start, next.len()) > 0
         };
         let may_be_padding = gap.start > 0
             && padding > 0

@@ -183,8 +183,8 @@ impl Verifier<'_> {
         if let Some(scanner) = scanner {
             (severity, place) = (Severity::Warning, (section, gap.start));
             let blocks = scanner.scan(gap, |at| self.progress.reach(at));
-            let data = blocks.iter().filter_map(|block| block.data());
-            let entries: u64 = data.map(|digest| digest.entries).sum();
+            let data = blocks.iter().filter(|block| block.is_data());
+            let entries: u64 = data.map(|block| block.digest.entries).sum();
             if entries > 0 {
                 severity = Severity::Damage;
                 found.push_str(&format!(", with {entries} entries in sound blocks"));
