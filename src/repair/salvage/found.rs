@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::scan::Scanner;
+use super::survey::Survey;
 use crate::coding::fixed32_at;
 use crate::error::Section;
 use crate::format::Defect;
@@ -53,6 +53,20 @@ pub(crate) struct Digest {
 }
 
 impl Found {
+    pub(super) fn new(
+        range: Range<u64>,
+        section: Section,
+        digest: Digest,
+        footer: Option<Footer>,
+    ) -> Found {
+        Found {
+            range,
+            section: section.into(),
+            digest,
+            footer,
+        }
+    }
+
     /// Whether it is a block that holds entries, whatever they are.
     pub(super) fn has_entries(&self) -> bool {
         self.digest.entries > 0
@@ -91,20 +105,14 @@ pub(super) fn handle_of(range: &Range<u64>) -> BlockHandle {
     }
 }
 
-impl Scanner<'_> {
+impl Survey<'_> {
     /// Examines the frame at `offset`. `None` if its checksum is wrong.
     pub(super) fn inspect(&mut self, offset: u64, frame: &Bytes) -> Option<Found> {
         frame::verify(frame).ok()?;
         let range = offset..offset + frame.len() as u64;
-        let (section, digest) = self
-            .content(frame)
-            .unwrap_or((Section::Data, Digest::default()));
-        Some(Found {
-            range,
-            section: Cell::new(section),
-            digest,
-            footer: None,
-        })
+        let content = self.content(frame);
+        let (section, digest) = content.unwrap_or((Section::Data, Digest::default()));
+        Some(Found::new(range, section, digest, None))
     }
 
     fn content(&mut self, frame: &Bytes) -> Option<(Section, Digest)> {

@@ -56,6 +56,16 @@ impl Listed<'_> {
 const MAX_SHIFTS: usize = 16;
 
 impl<'s> Index<'s> {
+    /// The blocks that were found.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = &'s Found> {
+        self.listed.iter().filter_map(|listed| listed.found)
+    }
+
+    /// Where they begin.
+    pub(super) fn starts(&self) -> HashSet<u64> {
+        self.blocks().map(|found| found.range.start).collect()
+    }
+
     /// Reads `list`, and finds its blocks by how far they have moved: as far as a footer tells, or as many blocks
     /// before the index say by their keys and sizes. `None` if a value is no handle, or the keys take more memory than a sound
     /// table's would.
@@ -102,9 +112,10 @@ impl<'s> Index<'s> {
         }
         let is_used = |found: &&Found| used.contains(&found.range.start);
         let near = own.into_iter();
-        let near: Vec<_> = near.filter(|own| is_used(own) || own.is_data()).collect();
-        let near = near.iter().copied().take(count);
-        (index.near, index.own_near) = (near.clone().count(), near.filter(is_used).count());
+        let near = near.filter(|own| is_used(own) || own.is_data());
+        let near: Vec<&Found> = near.take(count).collect();
+        index.near = near.len();
+        index.own_near = near.into_iter().filter(is_used).count();
         Some(index)
     }
 
@@ -206,10 +217,8 @@ impl<'s> Index<'s> {
     fn fills_the_front(&self) -> bool {
         let mut end = Some(0);
         self.listed.iter().all(|Listed { handle, .. }| {
-            let follows = end.is_some_and(|end: u64| {
-                end == handle.offset
-                    || end.checked_add(page::to_boundary(end)) == Some(handle.offset)
-            });
+            let padded = end.and_then(|end: u64| end.checked_add(page::to_boundary(end)));
+            let follows = [end, padded].contains(&Some(handle.offset));
             end = handle.end();
             follows
         })
@@ -222,10 +231,8 @@ impl<'s> Index<'s> {
         run_of(runs, self.list).is_some_and(|run| {
             let after = survey.from(self.list.range.end);
             let mut in_run = after.take_while(|found| found.range.start < run.end);
-            let starts = self
-                .listed
-                .iter()
-                .map(|listed| Some(listed.found?.range.start));
+            let starts = self.listed.iter();
+            let starts = starts.map(|listed| Some(listed.found?.range.start));
             run.start > 0
                 && starts.min() == Some(Some(run.start))
                 && !in_run.any(Found::is_data)
@@ -271,8 +278,7 @@ impl<'s> Index<'s> {
     /// Takes what is missing from wherever a block fits. Of several, one by its last key, or the last before the index: what
     /// an older table left lies before that.
     fn search(&mut self) {
-        let used = self.listed.iter().filter_map(|listed| listed.found);
-        let used: HashSet<u64> = used.map(|found| found.range.start).collect();
+        let used = self.starts();
         let mut elsewhere: BTreeMap<usize, (_, &Found)> = BTreeMap::new();
         for found in self.survey.data() {
             let start = found.range.start;
@@ -288,10 +294,9 @@ impl<'s> Index<'s> {
             elsewhere.extend(place);
         }
         for (i, (_, found)) in elsewhere {
-            self.listed
-                .get_mut(i)
-                .into_iter()
-                .for_each(|listed| listed.found = Some(found));
+            if let Some(listed) = self.listed.get_mut(i) {
+                listed.found = Some(found);
+            }
         }
     }
 
@@ -299,28 +304,23 @@ impl<'s> Index<'s> {
     /// them. If both are as far, what lies inside of one that is missing is known, too: else bytes were lost or added.
     fn measure(&mut self) {
         let size = self.survey.file.size;
-        let from_end = || self.listed.iter().rev();
-        let mut after = self.moved_by.or_else(|| from_end().find_map(Listed::shift));
-        let afters = from_end().map(|listed| {
-            after = listed.shift().or(after);
-            after
-        });
-        let afters: Vec<Option<u64>> = afters.collect();
+        let mut afters: Vec<Option<u64>> = self.listed.iter().map(Listed::shift).collect();
+        let last = afters.iter().rev().find_map(|by| *by);
+        let mut after = self.moved_by.or(last);
+        for by in afters.iter_mut().rev() {
+            after = by.or(after);
+            *by = after;
+        }
         let (mut before, mut missing) = (None, BTreeMap::new());
-        for (listed, after) in self.listed.iter_mut().zip(afters.into_iter().rev()) {
+        for (listed, after) in self.listed.iter_mut().zip(afters) {
             before = listed.shift().or(before);
             let by = before.or(after);
             let extent = by.and_then(|by| moved(listed.handle, by));
-            let extent = extent.filter(|extent| extent.end <= size);
-            if let Some(extent) = extent
-                .as_ref()
-                .filter(|_| listed.found.is_none() && after == by)
-            {
+            let extent = extent.filter(|extent| listed.found.is_none() && extent.end <= size);
+            if let Some(extent) = extent.as_ref().filter(|_| after == by) {
                 missing.insert(extent.start, extent.end);
             }
-            if listed.found.is_none() {
-                listed.extent = listed.extent.take().or(extent);
-            }
+            listed.extent = listed.extent.take().or(extent);
         }
         self.inside = self.survey.runs();
         // Before a value come lengths and a key, and after it the restarts.
@@ -372,7 +372,7 @@ impl<'s> Index<'s> {
     fn is_in_order(&self) -> bool {
         let (mut all, mut only_last, mut only_between, mut neither) = (0, 0, 0, 0);
         let mut misordered = 0;
-        for found in self.listed.iter().filter_map(|listed| listed.found) {
+        for found in self.blocks() {
             let place = self.candidates(found).next();
             let (is_last, is_between) = place.map_or((false, false), |(i, _)| self.tests(i, found));
             all += 1;

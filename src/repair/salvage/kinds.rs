@@ -71,9 +71,7 @@ impl<'s> Kinds<'s> {
         let is_other_order = properties.as_ref().is_some_and(is_other);
         if let Some(index) = &mut index {
             index.settle(is_other_order);
-            for found in index.listed.iter().filter_map(|listed| listed.found) {
-                found.section.set(Section::Data);
-            }
+            { index.blocks() }.for_each(|found| found.section.set(Section::Data));
         }
         Kinds {
             survey,
@@ -146,17 +144,12 @@ impl<'s> Kinds<'s> {
     /// What the table's keys say about its kind.
     fn evidence(&self) -> Evidence {
         let mut evidence = Evidence::default();
-        let Some(index) = &self.index else {
-            let data = self.survey.data();
-            data.for_each(|found| evidence.add(&found.digest.evidence));
-            return evidence;
+        let (listed, blocks): (&[_], Vec<_>) = match &self.index {
+            Some(index) => (&index.listed, index.blocks().collect()),
+            None => (&[], self.survey.data().collect()),
         };
-        for listed in &index.listed {
-            evidence.add_index_key(&listed.key);
-            if let Some(found) = listed.found {
-                evidence.add(&found.digest.evidence);
-            }
-        }
+        { listed.iter() }.for_each(|listed| evidence.add_index_key(&listed.key));
+        { blocks.iter() }.for_each(|found| evidence.add(&found.digest.evidence));
         evidence
     }
 }
@@ -173,29 +166,27 @@ fn find_index<'s>(
     for found in survey.before(survey.file.size) {
         let start = found.range.start;
         let moved_by = named.get(&start).copied();
-        let is_list = found.digest.is_list && !listed.contains(&start);
+        let is_new = !listed.contains(&start);
+        let is_list = is_new && found.digest.is_list;
         let is_certain = is_list && is_stated(survey, found);
-        let may_be_one = moved_by.is_some() && !listed.contains(&start)
-            || is_certain
-            || is_list && found.is_data();
-        let found_index = may_be_one
-            .then(|| Index::locate(survey, found, moved_by))
-            .flatten()
-            .filter(|index| is_certain || index.is_likely(&clues, must_have_room));
-        let Some(found_index) = found_index else {
+        let is_named = is_new && moved_by.is_some();
+        let may_be_one = is_named || is_certain || is_list && found.is_data();
+        let own = may_be_one.then(|| Index::locate(survey, found, moved_by));
+        let is_one = |own: &Index<'_>| is_certain || own.is_likely(&clues, must_have_room);
+        let Some(found_index) = own.flatten().filter(is_one) else {
             must_have_room |= shows_that_nothing_is_missing(survey, found);
             continue;
         };
-        let blocks = found_index.listed.iter().filter_map(|listed| listed.found);
-        listed.extend(blocks.map(|block| block.range.start));
+        listed.extend(found_index.starts());
         found.section.set(Section::Index);
-        if index.is_none() {
-            if !found_index.is_inside_a_value(&runs) {
-                // One that seemed to be inside a value cannot be: this index comes before it.
-                index = inside.take().or(Some(found_index));
-            } else if inside.is_none() {
-                inside = Some(found_index);
-            }
+        if index.is_some() {
+            continue;
+        }
+        if found_index.is_inside_a_value(&runs) {
+            inside.get_or_insert(found_index);
+        } else {
+            // One that seemed to be inside a value cannot be: this index comes before it.
+            index = inside.take().or(Some(found_index));
         }
     }
     (index, inside)
@@ -258,12 +249,11 @@ pub(super) fn clue(size: u64, key: &[u8]) -> u64 {
 /// Sets aside the metaindex that each footer names. Returns the indexes that they name, each with how far it has moved.
 fn follow_footers(survey: &Survey<'_>) -> HashMap<u64, u64> {
     let mut named = HashMap::new();
-    for found in survey.from(0) {
-        let footer = found.footer.and_then(|own| Some((own, own.blocks_end()?)));
-        let Some((footer, end)) = footer else {
-            continue;
-        };
-        let by = found.range.start.wrapping_sub(end);
+    let footers = survey.from(0).filter_map(|found| {
+        let footer = found.footer?;
+        Some((footer, found.range.start.wrapping_sub(footer.blocks_end()?)))
+    });
+    for (footer, by) in footers {
         let entries_at = |handle: BlockHandle| {
             let found = survey.at(&moved(handle, by)?)?;
             let is_empty = || found.section.get() == Section::Metaindex;
@@ -335,8 +325,7 @@ fn data_before<'s>(survey: &'s Survey<'_>, metaindex: &Found, end: u64) -> Optio
 
 /// The properties after an index, where this crate writes them, or between it and its data. None of another table.
 fn properties_of(survey: &Survey<'_>, index: &Index<'_>) -> Option<Properties> {
-    let listed = index.listed.iter().filter_map(|listed| listed.found);
-    let listed: HashSet<u64> = listed.map(|found| found.range.start).collect();
+    let listed = index.starts();
     let is_beside = |found: &&Found| {
         !matches!(found.section.get(), Section::Index | Section::Footer)
             && !listed.contains(&found.range.start)

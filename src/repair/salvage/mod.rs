@@ -47,8 +47,7 @@ use crate::write::new_file::Destination;
 use kinds::Kinds;
 use plan::Plan;
 use scan::SECTOR;
-pub(crate) use scan::Scanner;
-use survey::Survey;
+pub(crate) use survey::Survey;
 
 /// What [`salvage`] copied, and what is lost.
 ///

@@ -169,10 +169,8 @@ fn data_once<'s>(kinds: &Kinds<'s>) -> Vec<Copy<'s>> {
         let ends_in_data = last.is_some_and(Found::is_data);
         run.start > 0 && (run.end < survey.file.size || ends_in_data)
     });
-    let attested = kinds.inside.iter().flat_map(|index| &index.listed);
-    let attested: HashSet<u64> = attested
-        .filter_map(|listed| Some(listed.found?.range.start))
-        .collect();
+    let attested = kinds.inside.as_ref().map(Index::starts);
+    let attested = attested.unwrap_or_default();
     let mut seen: HashMap<_, &Found> = HashMap::new();
     let data = survey.data().filter_map(|found| {
         let first = *seen.entry(found.identity()).or_insert(found);

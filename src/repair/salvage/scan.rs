@@ -7,16 +7,14 @@
 //! After damage, neither the beginning nor the end is known. [`frames_by_checksum`] then finds all frames in a window of
 //! the file at once, by a property of CRCs, at a fixed cost for each byte.
 
-use std::cell::Cell;
 use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
 
 use super::checksums::{frame_end, frames_by_checksum};
 use super::found::{Digest, Found};
-use crate::comparator::Order;
+use super::survey::Survey;
 use crate::error::Section;
-use crate::format::block_check::KeyWork;
 use crate::format::footer::{FOOTER_LEN, Footer};
 use crate::format::frame::TRAILER_LEN;
 use crate::format::page;
@@ -31,56 +29,14 @@ pub(super) const PAGE: usize = 64 << 10;
 /// Bytes read at once where larger reads fail: a disk's sector.
 pub(super) const SECTOR: u64 = 4 << 10;
 
-/// Finds frames with valid checksums, wherever they are.
-pub(crate) struct Scanner<'a> {
-    pub(super) file: &'a TableFile,
-    pub(super) order: &'a Order,
-    pub(super) work: KeyWork,
-    /// Bytes of keys that may still be held in memory.
-    ///
-    /// Raw and Snappy blocks cannot come near it: a block is at most 64 / 3 of its stored size, and at most two of its keys are
-    /// held. Other codecs make a key of megabytes from a few bytes.
-    pub(super) room: u64,
-    /// Whether a search that finds nothing goes on to the end of the file, and not for one window only.
-    is_patient: bool,
-    /// Where the page begins that was read last, and its bytes.
-    page: (u64, Bytes),
-    /// Bytes that may still be gone through in vain where a frame could begin. Then each such walk ends after a page.
-    walk_budget: u64,
-    /// Where the window begins in which frames were searched for last, by their checksums, and its bytes.
-    window: (u64, Bytes),
-    /// Frames of the window that were not examined yet, the first of them last.
-    pending: Vec<(u32, u32)>,
-    /// Bytes that may still be examined in the window: a hostile one could hold frames within frames.
-    window_budget: u64,
-}
-
-impl<'a> Scanner<'a> {
-    /// If it is not patient, a file that is no table takes no longer than one window.
-    pub(crate) fn new(file: &'a TableFile, order: &'a Order, is_patient: bool) -> Scanner<'a> {
-        let walk_budget = file.size.saturating_mul(4).saturating_add(1 << 20);
-        Scanner {
-            file,
-            order,
-            work: KeyWork::of_file(),
-            room: file.size.saturating_mul(64).saturating_add(16 << 20),
-            is_patient,
-            page: (0, Bytes::new()),
-            walk_budget: if is_patient { walk_budget } else { 0 },
-            window: (0, Bytes::new()),
-            pending: Vec::new(),
-            window_budget: 0,
-        }
-    }
-
-    /// All frames of `range` that can be found, in order and without overlaps. Calls `reached` with the offsets up to which
-    /// nothing is left to find; it may end the scan there.
+impl Survey<'_> {
+    /// Adds all frames of `range` that can be found. Calls `reached` with the offsets up to which nothing is left to find; it may
+    /// end the scan there.
     pub(crate) fn scan(
         &mut self,
         range: Range<u64>,
         mut reached: impl FnMut(u64) -> ControlFlow<()>,
-    ) -> Vec<Found> {
-        let mut frames = Vec::new();
+    ) {
         let mut at = range.start;
         self.window = (at, Bytes::new());
         self.pending.clear();
@@ -90,24 +46,19 @@ impl<'a> Scanner<'a> {
             .or_else(|| self.search(at, range.end, &mut reached))
         {
             at = found.range.end;
-            frames.push(found);
+            self.insert([found]);
             if reached(at).is_break() {
                 break;
             }
         }
-        frames
     }
 
     /// The footer that begins at `at`: it comes right after a frame.
     pub(super) fn footer(&mut self, at: u64, end: u64) -> Option<Found> {
         let range = at..at.saturating_add(FOOTER_LEN as u64);
         let footer = Footer::decode(self.page_from(at).get(..FOOTER_LEN)?).ok()?;
-        (range.end <= end).then_some(Found {
-            range,
-            section: Cell::new(Section::Footer),
-            digest: Digest::default(),
-            footer: Some(footer),
-        })
+        let found = Found::new(range, Section::Footer, Digest::default(), Some(footer));
+        (found.range.end <= end).then_some(found)
     }
 
     /// The frame that begins at `at`, or after the padding there, and ends at or before `end`.

@@ -9,31 +9,57 @@ use bytes::Bytes;
 
 use super::found::Found;
 use super::kinds::MAX_PARTS;
-use super::scan::Scanner;
 use crate::comparator::Order;
 use crate::format::block::Block;
+use crate::format::block_check::KeyWork;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::{frame, page};
 use crate::read::file::TableFile;
 use crate::repair::progress::Reporter;
 
-/// The sound frames of a file.
-pub(super) struct Survey<'a> {
+/// The sound frames of a file, and how far the search for them has come.
+pub(crate) struct Survey<'a> {
     pub(super) file: &'a TableFile,
     pub(super) order: &'a Order,
-    scanner: Scanner<'a>,
     /// By their offsets, without overlaps.
-    pub(super) frames: BTreeMap<u64, Found>,
+    pub(crate) frames: BTreeMap<u64, Found>,
+    pub(super) work: KeyWork,
+    /// Bytes of keys that may still be held in memory.
+    ///
+    /// Raw and Snappy blocks cannot come near it: a block is at most 64 / 3 of its stored size, and at most two of its keys are
+    /// held. Other codecs make a key of megabytes from a few bytes.
+    pub(super) room: u64,
+    /// Whether a search that finds nothing goes on to the end of the file, and not for one window only.
+    pub(super) is_patient: bool,
+    /// Where the page begins that was read last, and its bytes.
+    pub(super) page: (u64, Bytes),
+    /// Bytes that may still be gone through in vain where a frame could begin. Then each such walk ends after a page.
+    pub(super) walk_budget: u64,
+    /// Where the window begins in which frames were searched for last, by their checksums, and its bytes.
+    pub(super) window: (u64, Bytes),
+    /// Frames of the window that were not examined yet, the first of them last.
+    pub(super) pending: Vec<(u32, u32)>,
+    /// Bytes that may still be examined in the window: a hostile one could hold frames within frames.
+    pub(super) window_budget: u64,
 }
 
 impl<'a> Survey<'a> {
-    pub(super) fn new(file: &'a TableFile, order: &'a Order, is_patient: bool) -> Survey<'a> {
+    /// If it is not patient, a file that is no table takes no longer than one window.
+    pub(crate) fn new(file: &'a TableFile, order: &'a Order, is_patient: bool) -> Survey<'a> {
+        let walk_budget = file.size.saturating_mul(4).saturating_add(1 << 20);
         Survey {
             file,
             order,
-            scanner: Scanner::new(file, order, is_patient),
             frames: BTreeMap::new(),
+            work: KeyWork::of_file(),
+            room: file.size.saturating_mul(64).saturating_add(16 << 20),
+            is_patient,
+            page: (0, Bytes::new()),
+            walk_budget: if is_patient { walk_budget } else { 0 },
+            window: (0, Bytes::new()),
+            pending: Vec::new(),
+            window_budget: 0,
         }
     }
 
@@ -46,8 +72,7 @@ impl<'a> Survey<'a> {
         for gap in self.gaps() {
             let Range { start, end } = gap;
             let reached = |at| progress.reach(done + (at - start));
-            let found = self.scanner.scan(gap, reached);
-            found.into_iter().for_each(|found| self.insert(found));
+            self.scan(gap, reached);
             done += end - start;
             progress.reach(done)?;
         }
@@ -60,8 +85,8 @@ impl<'a> Survey<'a> {
         let (start, size) = (self.file.footer_offset(), self.file.size);
         // Elsewhere, the scan finds it: one that lost bytes would reach into the block before it.
         if footer.blocks_end() == Some(start) {
-            let found = self.scanner.footer(start, size);
-            found.into_iter().for_each(|found| self.insert(found));
+            let found = self.footer(start, size);
+            self.insert(found);
         }
         let (mut end_before, mut done) = (0, 0);
         for handle in self.handles_in(footer.index) {
@@ -73,29 +98,30 @@ impl<'a> Survey<'a> {
             done += self.place(handle);
             progress.reach(done)?;
         }
-        self.place(footer.index);
-        self.place(footer.metaindex);
         let parts = self.handles_in(footer.metaindex).into_iter();
-        parts.take(MAX_PARTS).for_each(|part| {
-            self.place(part);
-        });
+        let parts = parts.take(MAX_PARTS);
+        for handle in [footer.index, footer.metaindex].into_iter().chain(parts) {
+            self.place(handle);
+        }
         ControlFlow::Continue(())
     }
 
-    /// Adds a frame, unless it overlaps one that is there.
-    fn insert(&mut self, found: Found) {
-        let before = self.before(found.range.end).next();
-        if before.is_none_or(|before| before.range.end <= found.range.start) {
-            self.frames.insert(found.range.start, found);
+    /// Adds frames, unless they overlap one that is there.
+    pub(super) fn insert(&mut self, found: impl IntoIterator<Item = Found>) {
+        for found in found {
+            let before = self.before(found.range.end).next();
+            if before.is_none_or(|before| before.range.end <= found.range.start) {
+                self.frames.insert(found.range.start, found);
+            }
         }
     }
 
     /// Adds the frame at `handle` if its checksum is right. Returns its length.
     fn place(&mut self, handle: BlockHandle) -> u64 {
         let frame = self.frame(handle);
-        let found = frame.and_then(|frame| self.scanner.inspect(handle.offset, &frame));
+        let found = frame.and_then(|frame| self.inspect(handle.offset, &frame));
         let len = found.as_ref().map_or(0, Found::len);
-        found.into_iter().for_each(|found| self.insert(found));
+        self.insert(found);
         len
     }
 
@@ -146,7 +172,7 @@ impl<'a> Survey<'a> {
     }
 
     /// Those that hold data, or cannot be told from data.
-    pub(super) fn data(&self) -> impl Iterator<Item = &Found> {
+    pub(crate) fn data(&self) -> impl Iterator<Item = &Found> {
         self.frames.values().filter(|found| found.is_data())
     }
 
@@ -184,16 +210,11 @@ impl<'a> Survey<'a> {
 
     /// The stretches of frames that follow each other without a gap.
     pub(super) fn runs(&self) -> Vec<Range<u64>> {
-        let mut at = 0;
-        let mut runs = Vec::new();
-        let size = self.file.size;
-        for gap in self.gaps().into_iter().chain(once(size..size)) {
-            if at < gap.start {
-                runs.push(at..gap.start);
-            }
-            at = gap.end;
-        }
-        runs
+        let gaps = self.gaps();
+        let starts = once(0).chain(gaps.iter().map(|gap| gap.end));
+        let ends = gaps.iter().map(|gap| gap.start).chain([self.file.size]);
+        let runs = starts.zip(ends).map(|(start, end)| start..end);
+        runs.filter(|run| !run.is_empty()).collect()
     }
 }
 

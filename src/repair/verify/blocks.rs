@@ -12,7 +12,7 @@ use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
 use crate::format::{frame, page};
-use crate::repair::salvage::{self, Scanner};
+use crate::repair::salvage::{self, Survey};
 
 /// Where a block begins and ends in the file, its trailer included.
 pub(super) type Extent = (u64, u64, Section);
@@ -138,7 +138,7 @@ impl Verifier<'_> {
         // Two names may lead to one filter.
         extents.dedup_by(|b, a| a == b && a.2 == Section::Filter);
         let mut before: Extent = (0, 0, Section::Data);
-        let mut scanner = Scanner::new(self.file, &Order::Bytewise, false);
+        let mut survey = Survey::new(self.file, &Order::Bytewise, false);
         for extent in extents {
             let (start, end, section) = extent;
             let (start_before, end_before, section_before) = before;
@@ -153,8 +153,8 @@ impl Verifier<'_> {
             } else if self.is_padding(before, extent) {
                 self.report.checked_bytes += start - end_before;
             } else if start > end_before {
-                let scanner = is_complete.then_some(&mut scanner);
-                self.check_gap(end_before..start, section, scanner);
+                let survey = is_complete.then_some(&mut survey);
+                self.check_gap(end_before..start, section, survey);
             }
             if end > end_before {
                 before = extent;
@@ -173,18 +173,18 @@ impl Verifier<'_> {
     }
 
     /// Reports bytes to which no handle leads, before a block of `section`. If an index vouches that they hold no data, there is
-    /// a `scanner` to look for some.
-    fn check_gap(&mut self, gap: Range<u64>, section: Section, scanner: Option<&mut Scanner<'_>>) {
+    /// a `survey` to look for some.
+    fn check_gap(&mut self, gap: Range<u64>, section: Section, survey: Option<&mut Survey<'_>>) {
         let mut found = format!(
             "{} bytes before the {section} that no handle leads to",
             gap.end - gap.start
         );
         let (mut severity, mut place) = (Severity::Unchecked, (Section::Data, gap.start));
-        if let Some(scanner) = scanner {
+        if let Some(survey) = survey {
             (severity, place) = (Severity::Warning, (section, gap.start));
-            let blocks = scanner.scan(gap, |at| self.progress.reach(at));
-            let data = blocks.iter().filter(|block| block.is_data());
-            let entries: u64 = data.map(|block| block.digest.entries).sum();
+            survey.frames.clear();
+            survey.scan(gap, |at| self.progress.reach(at));
+            let entries: u64 = survey.data().map(|block| block.digest.entries).sum();
             if entries > 0 {
                 severity = Severity::Damage;
                 found.push_str(&format!(", with {entries} entries in sound blocks"));
