@@ -139,20 +139,17 @@ impl Survey<'_> {
         let mut digest = Digest {
             ascends: true,
             names_parts: true,
-            is_list: true,
             ..Digest::default()
         };
-        let (mut is_handles, mut list_end, mut is_rocksdbs) = (true, Some(0), true);
+        let (mut list_end, mut is_rocksdbs) = (Some(0), true);
         let mut evidence = Evidence::default();
         while cursor.next()? {
             let (key, value) = (cursor.key(), cursor.value());
             evidence.add_entry(key, value);
             let handle = BlockHandle::decode(value).filter(|(_, len)| *len == value.len());
-            is_handles &= handle.is_some();
+            digest.names_parts &= handle.is_some() && names_part(key);
             let follows = handle.filter(|(handle, _)| Some(handle.offset) >= list_end);
             list_end = list_end.and(follows).and_then(|(handle, _)| handle.end());
-            digest.is_list &= list_end.is_some();
-            digest.names_parts &= names_part(key);
             is_rocksdbs &= key.starts_with(b"rocksdb.") && !key.iter().any(u8::is_ascii_digit);
             if digest.entries == 0 {
                 digest.first = key.to_vec();
@@ -163,11 +160,11 @@ impl Survey<'_> {
             digest.last.clear();
             digest.last.extend_from_slice(key);
         }
-        digest.names_parts &= is_handles;
-        digest.is_list &= digest.entries > 0;
+        digest.is_list = digest.entries > 0 && list_end.is_some();
         digest.has_restarts_only = digest.entries == restarts;
         digest.evidence = evidence.counts();
-        let is_properties = is_rocksdbs && !is_handles
+        // RocksDB's metaindex has such names, too, but handles as values.
+        let is_properties = is_rocksdbs && !digest.names_parts
             || digest.first == FIRST_PROPERTY && Properties::decode(payload).is_ok();
         let section = match digest.entries {
             0 => Section::Metaindex,

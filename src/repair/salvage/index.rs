@@ -266,10 +266,8 @@ impl<'s> Index<'s> {
         self.measure();
         // What is found shows how far those around it have moved, and so what lies inside another one.
         for _ in 0..2 {
-            if self.listed.iter().any(|listed| listed.found.is_none()) {
-                self.search();
-                self.measure();
-            }
+            self.search();
+            self.measure();
         }
         // If hardly a block was in its place, those found elsewhere tell the order.
         self.is_ordered = !is_other && self.is_in_order();
@@ -370,19 +368,17 @@ impl<'s> Index<'s> {
 
     /// Whether the table seems to be in the builder's order: whether most blocks fit, each at whichever place is its.
     fn is_in_order(&self) -> bool {
-        let (mut all, mut only_last, mut only_between, mut neither) = (0, 0, 0, 0);
-        let mut misordered = 0;
-        for found in self.blocks() {
+        let tests = self.blocks().map(|found| {
             let place = self.candidates(found).next();
-            let (is_last, is_between) = place.map_or((false, false), |(i, _)| self.tests(i, found));
-            all += 1;
-            only_last += usize::from(is_last && !is_between);
-            only_between += usize::from(is_between && !is_last);
-            neither += usize::from(!is_last && !is_between);
-            misordered += usize::from(!found.digest.ascends);
-        }
+            place.map_or((false, false), |(i, _)| self.tests(i, found))
+        });
+        let tests: Vec<(bool, bool)> = tests.collect();
+        let count = |of| tests.iter().filter(|tests| **tests == of).count();
+        let (only_last, neither) = (count((true, false)), count((false, false)));
+        let misordered = { self.blocks() }.filter(|found| !found.digest.ascends);
+        let (misordered, all) = (misordered.count(), tests.len());
         // Where index keys were shortened in the builder's order, keys out of order are a fault of the writer.
-        let is_evident = 2 * only_between > all && 2 * misordered <= all;
+        let is_evident = 2 * count((false, true)) > all && 2 * misordered <= all;
         let keys = self.listed.iter().map(|listed| &listed.key);
         keys.is_sorted_by(|a, b| self.survey.order.compare(a, b).is_lt())
             && only_last <= neither

@@ -60,9 +60,8 @@ impl<'s> Kinds<'s> {
             Some(index) => properties_of(survey, index),
             None => {
                 // Those of the file, if they are the only ones.
-                let mut all = survey
-                    .from(0)
-                    .filter_map(|found| properties_in(survey, found));
+                let frames = survey.frames.values();
+                let mut all = frames.filter_map(|found| properties_in(survey, found));
                 all.next().filter(|_| all.next().is_none())
             }
         };
@@ -144,11 +143,11 @@ impl<'s> Kinds<'s> {
     /// What the table's keys say about its kind.
     fn evidence(&self) -> Evidence {
         let mut evidence = Evidence::default();
-        let (listed, blocks): (&[_], Vec<_>) = match &self.index {
-            Some(index) => (&index.listed, index.blocks().collect()),
-            None => (&[], self.survey.data().collect()),
-        };
-        { listed.iter() }.for_each(|listed| evidence.add_index_key(&listed.key));
+        let mut blocks: Vec<&Found> = self.survey.data().collect();
+        if let Some(index) = &self.index {
+            blocks = index.blocks().collect();
+            { index.listed.iter() }.for_each(|listed| evidence.add_index_key(&listed.key));
+        }
         { blocks.iter() }.for_each(|found| evidence.add(&found.digest.evidence));
         evidence
     }

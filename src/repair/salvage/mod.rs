@@ -238,11 +238,8 @@ impl SalvageReport {
 
     /// Bytes of all ranges that are lost.
     pub fn lost_bytes(&self) -> u64 {
-        let lens = self
-            .lost
-            .iter()
-            .map(|lost| lost.range.end - lost.range.start);
-        lens.sum()
+        let lost = self.lost.iter();
+        lost.map(|lost| lost.range.end - lost.range.start).sum()
     }
 
     /// Whether the run came to its end and the whole table was copied, as its index or its properties say what the whole is.

@@ -119,11 +119,8 @@ impl<'s> Plan<'s> {
 
     /// The codec of the blocks to copy: some may not have shrunk.
     pub(super) fn codec(&self) -> Option<&'static str> {
-        let mut codecs = self.blocks().map(|block| block.found.digest.codec);
-        let first = codecs.next();
-        codecs
-            .find(|codec| first == Some("none") && *codec != "none")
-            .or(first)
+        let codecs = self.blocks().map(|block| block.found.digest.codec);
+        codecs.min_by_key(|codec| *codec == "none")
     }
 
     /// Adds a range that is lost, as a part of the previous one if it begins where that ends.

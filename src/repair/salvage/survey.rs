@@ -198,10 +198,8 @@ impl<'a> Survey<'a> {
         let needs_padding = |next: &Found| {
             next.is_data() && !next.digest.is_list && page::padding(gap.start, next.len()) > 0
         };
-        let may_be_padding = gap.start > 0
-            && padding > 0
-            && (padding < len || padding == len && next.is_some_and(needs_padding));
-        let is_padding = may_be_padding && {
+        let has_room = padding < len || padding == len && next.is_some_and(needs_padding);
+        let is_padding = gap.start > 0 && padding > 0 && has_room && {
             let bytes = self.file.read(gap.start, padding as usize);
             bytes.is_ok_and(|bytes| page::is_padding(gap.start, &bytes))
         };

@@ -39,33 +39,19 @@ impl Verifier<'_> {
 
     /// Returns the payload of the block at `handle`, and whether its checksum is right: even if it is wrong, some of it may be
     /// right.
-    ///
-    /// `named_by` is where the sound block lies that holds the handle. A handle in a damaged one may be rubbish: it is
-    /// followed only to a sound block.
     pub(super) fn load(
         &mut self,
         handle: BlockHandle,
         section: Section,
         named_by: Option<Place>,
     ) -> Option<(Bytes, bool)> {
-        let frame = match named_by {
-            Some(named_by) => {
-                let frame = self.frame(handle, section, named_by);
-                frame.map_err(|(place, error)| self.report.find_error(place, &error))
-            }
-            None => self.sound_frame(handle, section).ok_or(()),
-        };
-        let frame = frame.ok()?;
+        let frame = self.frame(handle, section, named_by)?;
         let place = (section, handle.offset);
         self.account(place, frame.len() as u64);
+        let is_sound = self.accept(place, frame::verify(&frame)).is_some();
         // One finding per block is enough: a wrong checksum explains the rest.
-        let verified = self.accept(place, frame::verify(&frame));
-        let opened = frame::open(&frame);
-        let payload = match verified {
-            Some(()) => self.accept(place, opened),
-            None => opened.ok(),
-        };
-        Some((payload?, verified.is_some()))
+        let payload = self.accept(is_sound.then_some(place), frame::open(&frame))?;
+        Some((payload, is_sound))
     }
 
     /// Reads a block of entries. If its checksum is right, so is its structure up to the last byte.
@@ -83,20 +69,24 @@ impl Verifier<'_> {
             }
             Ok(block)
         });
-        let block = if is_sound {
-            self.accept((section, handle.offset), block)
-        } else {
-            block.ok()
-        };
-        Some((block?, is_sound))
+        let place = (section, handle.offset);
+        let block = self.accept(is_sound.then_some(place), block)?;
+        Some((block, is_sound))
     }
 
-    /// Reports the defect, if there is one.
-    pub(super) fn accept<T>(&mut self, place: Place, checked: Result<T, Defect>) -> Option<T> {
-        let located = checked.map_err(|defect| defect.locate(place.0, place.1));
-        located
-            .map_err(|error| self.report.find_error(place, &error))
-            .ok()
+    /// Reports the defect, if there is one and a place for it.
+    pub(super) fn accept<T>(
+        &mut self,
+        place: impl Into<Option<Place>>,
+        checked: Result<T, Defect>,
+    ) -> Option<T> {
+        let report = |defect: Defect| {
+            if let Some(place) = place.into() {
+                self.report
+                    .find_error(place, &defect.locate(place.0, place.1));
+            }
+        };
+        checked.map_err(report).ok()
     }
 
     /// Notes that `len` bytes are the block at this place, including its trailer.
@@ -105,29 +95,41 @@ impl Verifier<'_> {
         self.extents.push((offset, offset + len, section));
     }
 
-    /// Reads the frame at `handle`, which the block at `named_by` holds. An error comes with its place: that of the frame, or of
-    /// the block with the handle.
-    fn frame(
+    /// Reads the frame at `handle`, which the sound block at `named_by` holds, and reports why it cannot be read. A handle in a
+    /// damaged block may be rubbish: without `named_by`, a frame is returned only if its checksum is right, and nothing is reported.
+    pub(super) fn frame(
         &mut self,
         handle: BlockHandle,
         section: Section,
-        named_by: Place,
-    ) -> Result<Bytes, (Place, Error)> {
-        let len = self.file.check_handle(handle, section);
-        let len = len.map_err(|defect| (named_by, defect.locate(named_by.0, named_by.1)))?;
-        let place = (section, handle.offset);
-        self.budget = self.budget.checked_sub(len).ok_or_else(|| {
+        named_by: Option<Place>,
+    ) -> Option<Bytes> {
+        let len = self.accept(named_by, self.file.check_handle(handle, section))?;
+        let frame = if let Some(left) = self.budget.checked_sub(len) {
+            self.budget = left;
+            self.file.read_frame(handle)
+        } else {
             let why = "this block was not read: handles lead to more than twice the file";
-            (place, Error::new(ErrorKind::Unsupported, why))
-        })?;
-        let frame = self.file.read_frame(handle);
-        frame.map_err(|error| (place, error))
+            Err(Error::new(ErrorKind::Unsupported, why))
+        };
+        if named_by.is_none() {
+            return frame.ok().filter(|frame| frame::verify(frame).is_ok());
+        }
+        let place = (section, handle.offset);
+        { frame.map_err(|error| self.report.find_error(place, &error)) }.ok()
     }
 
-    /// The frame at `handle`, if it lies in the file and its checksum is right.
-    pub(super) fn sound_frame(&mut self, handle: BlockHandle, section: Section) -> Option<Bytes> {
-        let frame = self.frame(handle, section, (section, handle.offset)).ok()?;
-        frame::verify(&frame).ok().map(|()| frame)
+    /// Reads a block that is no block of entries, and returns what it says and where it lies. `None` if its checksum is wrong.
+    pub(super) fn load_part<T>(
+        &mut self,
+        handle: BlockHandle,
+        section: Section,
+        named_by: Option<Place>,
+        decode: impl FnOnce(Bytes) -> Result<T, Defect>,
+    ) -> Option<(T, Place)> {
+        let (payload, is_sound) = self.load(handle, section, named_by)?;
+        let place = (section, handle.offset);
+        let decoded = is_sound.then(|| decode(payload))?;
+        Some((self.accept(place, decoded)?, place))
     }
 
     /// Checks whether the blocks that handles lead to cover the file, without overlaps. `is_complete`: whether an index

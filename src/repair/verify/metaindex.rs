@@ -77,12 +77,14 @@ impl Verifier<'_> {
             match BlockHandle::decode(cursor.value()) {
                 Some((handle, _)) if is_filter => self.load_filter(name, handle, named_by),
                 Some((handle, _)) if name == PROPERTIES_NAME => {
-                    self.load_properties(handle, named_by);
+                    let decode = |block: Bytes| Properties::decode(&block);
+                    let stated = self.load_part(handle, Section::Properties, named_by, decode);
+                    self.named.properties = stated.or(self.named.properties.take());
                 }
                 Some((handle, _)) if name == PIECES_NAME => self.load_pieces(handle, named_by),
                 // Other entries may hold anything. If one holds the handle of a block, the block is no gap.
                 Some((handle, _)) => {
-                    if let Some(frame) = self.sound_frame(handle, Section::Metaindex) {
+                    if let Some(frame) = self.frame(handle, Section::Metaindex, None) {
                         self.account((Section::Metaindex, handle.offset), frame.len() as u64);
                     }
                 }
@@ -191,22 +193,10 @@ impl Verifier<'_> {
         }
     }
 
-    fn load_properties(&mut self, handle: BlockHandle, named_by: Option<Place>) {
-        if let Some((payload, true)) = self.load(handle, Section::Properties, named_by) {
-            let place = (Section::Properties, handle.offset);
-            let stated = self.accept(place, Properties::decode(&payload));
-            self.named.properties = stated.map(|stated| (stated, place));
-        }
-    }
-
     fn load_pieces(&mut self, handle: BlockHandle, named_by: Option<Place>) {
-        let place = (Section::Pieces, handle.offset);
-        let Some((payload, true)) = self.load(handle, Section::Pieces, named_by) else {
-            return;
-        };
-        match self.accept(place, Pieces::decode(payload)) {
-            Some(Some(pieces)) => self.named.pieces = Some((pieces, place)),
-            Some(None) => {
+        match self.load_part(handle, Section::Pieces, named_by, Pieces::decode) {
+            Some((Some(pieces), place)) => self.named.pieces = Some((pieces, place)),
+            Some((None, place)) => {
                 let expected = "a version of about.pieces that is known";
                 let found = "another, which readers ignore";
                 self.report.find(Severity::Note, place, expected, found);
@@ -227,7 +217,7 @@ impl Verifier<'_> {
             compared.push(pieces.index.check_block(index.data()));
         }
         for divided in &pieces.filters {
-            if let Some(frame) = self.sound_frame(divided.handle, Section::Filter) {
+            if let Some(frame) = self.frame(divided.handle, Section::Filter, None) {
                 let block = frame::open(&frame);
                 compared.push(block.and_then(|block| divided.check_block(&block)));
             }

@@ -181,11 +181,10 @@ impl<'a> Verifier<'a> {
             internal_order(order)
         };
         let database = Reading::new(KeyKind::Database, internal);
-        let readings = match kind {
-            Some(KeyKind::Database) => vec![database],
-            None if open.order.is_none() => vec![plain, database],
-            _ => vec![plain],
-        };
+        let mut readings = vec![plain, database];
+        if kind.is_some() || open.order.is_some() {
+            readings.retain(|reading| reading.kind == kind.unwrap_or_default());
+        }
         Verifier {
             report: VerifyReport {
                 file_bytes: file.size,
@@ -266,11 +265,9 @@ impl<'a> Verifier<'a> {
     /// The keys say of which kind they are, unless a filter rejects some as of that kind and none as of the other: a database's
     /// filter holds user keys.
     fn settle(&mut self) -> Order {
-        let filters = self.named.filters.iter();
         let rejects = |kind| {
-            filters
-                .clone()
-                .any(|filter| filter.hidden.contains_key(&kind))
+            let mut filters = self.named.filters.iter();
+            filters.any(|filter| filter.hidden.contains_key(&kind))
         };
         self.kind = self.kind.or_else(|| match self.evidence.verdict()? {
             KeyKind::Plain if rejects(KeyKind::Plain) && !rejects(KeyKind::Database) => {

@@ -152,9 +152,8 @@ impl fmt::Display for VerifyReport {
         if let Some(clue) = &self.order_clue {
             write!(f, "; the order of the keys is not known: {clue}")?;
         }
-        self.findings
-            .iter()
-            .try_for_each(|finding| write!(f, "\n{finding}"))?;
+        let mut findings = self.findings.iter();
+        findings.try_for_each(|finding| write!(f, "\n{finding}"))?;
         match self.left_out() {
             0 => Ok(()),
             n => write!(f, "\nand {n} more"),
