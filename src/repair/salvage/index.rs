@@ -105,8 +105,7 @@ impl<'s> Index<'s> {
                 is_own && (found.is_data() || is_named)
             };
             for listed in index.listed.iter_mut().filter(|own| own.found.is_none()) {
-                let place = moved(listed.handle, by);
-                let found = place.and_then(|range| survey.at(&range)).filter(may_be);
+                let found = survey.at(listed.handle, by).filter(may_be);
                 listed.found = found.filter(|found| used.insert(found.range.start));
             }
         }

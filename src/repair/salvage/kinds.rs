@@ -194,8 +194,7 @@ fn find_index<'s>(
 /// Whether a block that comes after a list shows that the list is no index which has lost all that was before it: data,
 /// pieces and properties that are another one's, or what has not moved.
 fn shows_that_nothing_is_missing(survey: &Survey<'_>, found: &Found) -> bool {
-    let is_there =
-        |handle: BlockHandle| moved(handle, 0).is_some_and(|range| survey.at(&range).is_some());
+    let is_there = |handle: BlockHandle| survey.at(handle, 0).is_some();
     match found.section.get() {
         Section::Pieces | Section::Properties => true,
         Section::Footer => found.footer.is_some_and(|footer| is_there(footer.index)),
@@ -254,7 +253,7 @@ fn follow_footers(survey: &Survey<'_>) -> HashMap<u64, u64> {
     });
     for (footer, by) in footers {
         let entries_at = |handle: BlockHandle| {
-            let found = survey.at(&moved(handle, by)?)?;
+            let found = survey.at(handle, by)?;
             let is_empty = || found.section.get() == Section::Metaindex;
             (found.has_entries() || is_empty()).then_some(found)
         };

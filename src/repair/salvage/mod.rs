@@ -6,8 +6,7 @@
 //! to the builder.
 //!
 //! ```text
-//! survey.rs       the frames of the file
-//!   scan.rs         in a part that no handle leads to
+//! survey.rs       the frames of the file: where handles lead, and in the parts between
 //!   checksums.rs    the same after damage, where no block is known to begin
 //!   found.rs        one frame, and what is in it
 //! kinds.rs        data, metadata and index; whether the builder is one for such a table
@@ -22,7 +21,6 @@ mod found;
 mod index;
 mod kinds;
 mod plan;
-mod scan;
 mod survey;
 
 use std::fmt;
@@ -46,7 +44,7 @@ use crate::write::new_file::Destination;
 
 use kinds::Kinds;
 use plan::Plan;
-use scan::SECTOR;
+use survey::SECTOR;
 pub(crate) use survey::Survey;
 
 /// What [`salvage`] copied, and what is lost.
