@@ -116,12 +116,10 @@ impl<'s> Kinds<'s> {
     pub(super) fn order_cannot_be_said(&self) -> Error {
         let stated = self.properties.as_ref().filter(|_| self.is_other_order);
         let order = user_order(self.survey.order).unwrap_or(self.survey.order);
+        let name = order.comparator().name();
         let why = match stated {
             Some(stated) => format!("this table is ordered by {:?}", stated.comparator),
-            None => format!(
-                "its keys do not ascend under {:?}",
-                order.comparator().name()
-            ),
+            None => format!("its keys do not ascend under {name:?}"),
         };
         let message = format!(
             "{why}, and the new table has no properties to say so: build it with the comparator that the old one was \

@@ -289,11 +289,10 @@ impl fmt::Display for LostRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Range { start, end } = self.range;
         write!(f, "lost: bytes {start} to {end}")?;
-        if let Some(key) = &self.after {
-            write!(f, ", after key \"{}\"", key.escape_ascii())?;
-        }
-        if let Some(key) = &self.before {
-            write!(f, ", before key \"{}\"", key.escape_ascii())?;
+        for (place, key) in [("after", &self.after), ("before", &self.before)] {
+            if let Some(key) = key {
+                write!(f, ", {place} key \"{}\"", key.escape_ascii())?;
+            }
         }
         write!(f, ": {}", self.reason)
     }

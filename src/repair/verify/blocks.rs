@@ -37,21 +37,19 @@ impl Verifier<'_> {
         Some(footer)
     }
 
-    /// Returns the payload of the block at `handle`, and whether its checksum is right: even if it is wrong, some of it may be
-    /// right.
+    /// Returns the payload of the block at `handle`, and its place if its checksum is right: even if it is wrong, some of it may
+    /// be right.
     pub(super) fn load(
         &mut self,
         handle: BlockHandle,
         section: Section,
         named_by: Option<Place>,
-    ) -> Option<(Bytes, bool)> {
+    ) -> Option<(Bytes, Option<Place>)> {
         let frame = self.frame(handle, section, named_by)?;
         let place = (section, handle.offset);
         self.account(place, frame.len() as u64);
-        let is_sound = self.accept(place, frame::verify(&frame)).is_some();
-        // One finding per block is enough: a wrong checksum explains the rest.
-        let payload = self.accept(is_sound.then_some(place), frame::open(&frame))?;
-        Some((payload, is_sound))
+        let sound = self.accept(place, frame::verify(&frame)).map(|()| place);
+        Some((self.accept(sound, frame::open(&frame))?, sound))
     }
 
     /// Reads a block of entries. If its checksum is right, so is its structure up to the last byte.
@@ -60,18 +58,16 @@ impl Verifier<'_> {
         handle: BlockHandle,
         section: Section,
         named_by: Option<Place>,
-    ) -> Option<(Block<Bytes>, bool)> {
-        let (payload, is_sound) = self.load(handle, section, named_by)?;
+    ) -> Option<(Block<Bytes>, Option<Place>)> {
+        let (payload, sound) = self.load(handle, section, named_by)?;
         let block = Block::parse(payload).and_then(|block| {
             self.work.take(&block)?;
-            if is_sound {
+            if sound.is_some() {
                 block.check_entries()?;
             }
             Ok(block)
         });
-        let place = (section, handle.offset);
-        let block = self.accept(is_sound.then_some(place), block)?;
-        Some((block, is_sound))
+        Some((self.accept(sound, block)?, sound))
     }
 
     /// Reports the defect, if there is one and a place for it.
@@ -126,10 +122,9 @@ impl Verifier<'_> {
         named_by: Option<Place>,
         decode: impl FnOnce(Bytes) -> Result<T, Defect>,
     ) -> Option<(T, Place)> {
-        let (payload, is_sound) = self.load(handle, section, named_by)?;
-        let place = (section, handle.offset);
-        let decoded = is_sound.then(|| decode(payload))?;
-        Some((self.accept(place, decoded)?, place))
+        let (payload, sound) = self.load(handle, section, named_by)?;
+        let place = sound?;
+        Some((self.accept(place, decode(payload))?, place))
     }
 
     /// Checks whether the blocks that handles lead to cover the file, without overlaps. `is_complete`: whether an index

@@ -236,10 +236,10 @@ impl<'a> Verifier<'a> {
         let named_by = Some((Section::Footer, self.file.footer_offset()));
         let index = self.load_entries(footer.index, Section::Index, named_by);
         let metaindex = self.load_entries(footer.metaindex, Section::Metaindex, named_by);
-        if let Some((metaindex, is_sound)) = metaindex {
-            self.check_metaindex(footer.metaindex.offset, metaindex, is_sound);
+        if let Some((metaindex, sound)) = metaindex {
+            self.check_metaindex(metaindex, sound);
         }
-        let sound_index = index.as_ref().filter(|(_, is_sound)| *is_sound);
+        let sound_index = index.as_ref().filter(|(_, sound)| sound.is_some());
         self.compare_pieces(footer.index, sound_index.map(|(index, _)| index));
         if let Some(stated) = self.stated_kind() {
             self.kind.get_or_insert(stated);
@@ -247,11 +247,11 @@ impl<'a> Verifier<'a> {
                 self.readings.retain(|reading| reading.kind == stated);
             }
         }
-        let Some((index, is_sound)) = index else {
+        let Some((index, sound)) = index else {
             return false;
         };
-        self.check_data(footer.index.offset, index, is_sound);
-        is_sound
+        self.check_data(index, sound);
+        sound.is_some()
     }
 
     /// The kind of keys that the table says it holds.
