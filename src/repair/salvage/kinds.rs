@@ -129,17 +129,12 @@ impl<'s> Kinds<'s> {
     }
 
     /// The kind of keys that the table says it holds.
-    fn stated_kind(&self) -> Option<KeyKind> {
+    pub(super) fn stated_kind(&self) -> Option<KeyKind> {
         self.properties.as_ref().map(|stated| stated.key_kind)
     }
 
-    /// The kind of keys that the table seems to hold.
-    pub(super) fn kind(&self) -> KeyKind {
-        self.stated_kind().unwrap_or_else(|| self.evidence().kind())
-    }
-
     /// What the table's keys say about its kind.
-    fn evidence(&self) -> Evidence {
+    pub(super) fn evidence(&self) -> Evidence {
         let mut evidence = Evidence::default();
         let mut blocks: Vec<&Found> = self.survey.data().collect();
         if let Some(index) = &self.index {

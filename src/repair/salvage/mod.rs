@@ -384,7 +384,7 @@ pub fn salvage(
     let builder = builder.table_mut();
     let order = builder.order().clone();
     let mut progress = options.progress;
-    progress.start(file.size.saturating_mul(2));
+    progress.total = file.size.saturating_mul(2);
     let mut survey = Survey::new(&file, &order, true);
     let _ = survey.run(&mut progress);
     let kinds = Kinds::of(&survey);
@@ -394,7 +394,7 @@ pub fn salvage(
         file.read(0, len).map_err(at_path)?;
     }
     let mut report = SalvageReport::of(&kinds);
-    report.cancelled = progress.is_cancelled();
+    report.cancelled = progress.is_cancelled;
     if report.cancelled {
         return Ok(report);
     }
@@ -433,7 +433,8 @@ pub(crate) fn recoverable(
     let mut survey = Survey::new(file, order, false);
     let _ = survey.run(progress);
     let kinds = Kinds::of(&survey);
-    if matches!(order, Order::Bytewise) && kinds.kind() == KeyKind::Database {
+    let kind = kinds.stated_kind().or_else(|| kinds.evidence().verdict());
+    if matches!(order, Order::Bytewise) && kind == Some(KeyKind::Database) {
         return recoverable(file, &internal_order(Order::Bytewise), progress);
     }
     let plan = Plan::of(&kinds, false);

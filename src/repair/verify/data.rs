@@ -80,7 +80,7 @@ impl Verifier<'_> {
             index,
             sound,
             |verifier, before, key, value| {
-                if verifier.progress.is_cancelled() {
+                if verifier.progress.is_cancelled {
                     return;
                 }
                 let i = blocks;

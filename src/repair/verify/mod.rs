@@ -170,7 +170,7 @@ struct Verifier<'a> {
 impl<'a> Verifier<'a> {
     fn new(file: &'a TableFile, options: VerifyOptions<'a>) -> Verifier<'a> {
         let (open, keys, mut progress) = (options.open, options.keys, options.progress);
-        progress.start(file.size);
+        progress.total = file.size;
         let order = open.order.clone().unwrap_or(Order::Bytewise);
         let is_internal = keys.is_none() && order.shortens_filter_keys();
         let kind = keys.or(is_internal.then_some(KeyKind::Database));
@@ -213,19 +213,19 @@ impl<'a> Verifier<'a> {
         self.report.entries = self.counted.entries;
         self.report.data_blocks = self.counted.data_blocks;
         let order = self.settle();
-        if !self.progress.is_cancelled() {
+        if !self.progress.is_cancelled {
             self.report_filters();
             self.compare_properties();
             self.check_coverage(is_complete);
         }
-        if !is_complete && !self.progress.is_cancelled() {
+        if !is_complete && !self.progress.is_cancelled {
             self.count_what_is_left();
         }
-        if !self.progress.is_cancelled() {
+        if !self.progress.is_cancelled {
             self.check_that_it_opens(order);
             self.progress.complete();
         }
-        self.report.cancelled = self.progress.is_cancelled();
+        self.report.cancelled = self.progress.is_cancelled;
         let findings = &mut self.report.findings;
         findings.sort_by_key(|finding| (finding.offset(), finding.section()));
         self.report
