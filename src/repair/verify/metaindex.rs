@@ -51,11 +51,11 @@ pub(super) struct Named {
 }
 
 impl Verifier<'_> {
-    /// Checks the metaindex, which is at `sound` if it is, and loads what it leads to.
-    pub(super) fn check_metaindex(&mut self, metaindex: Block<Bytes>, sound: Option<Place>) {
+    /// Checks the metaindex, the block at offset `at`, and loads what it leads to.
+    pub(super) fn check_metaindex(&mut self, at: u64, block: Block<Bytes>, sound: Option<Place>) {
         let mut misordered = Tally::default();
         let (mut previous, mut names_len) = (None::<Vec<u8>>, 0);
-        let mut cursor = BlockCursor::new(metaindex);
+        let mut cursor = BlockCursor::new(block);
         while let Ok(true) = cursor.next() {
             let name = cursor.key();
             // Sharing prefixes, they could be the square of the metaindex.
@@ -63,7 +63,8 @@ impl Verifier<'_> {
             if names_len > self.file.size {
                 let expected = "names that take less than the file, all together";
                 let found = format!("{names_len} bytes");
-                self.report.find(Severity::Damage, sound, expected, found);
+                let place = (Section::Metaindex, at);
+                self.report.find(Severity::Damage, place, expected, found);
                 break;
             }
             if let Some(previous) = previous.filter(|previous| &previous[..] >= name) {

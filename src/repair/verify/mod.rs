@@ -237,7 +237,7 @@ impl<'a> Verifier<'a> {
         let index = self.load_entries(footer.index, Section::Index, named_by);
         let metaindex = self.load_entries(footer.metaindex, Section::Metaindex, named_by);
         if let Some((metaindex, sound)) = metaindex {
-            self.check_metaindex(metaindex, sound);
+            self.check_metaindex(footer.metaindex.offset, metaindex, sound);
         }
         let sound_index = index.as_ref().filter(|(_, sound)| sound.is_some());
         self.compare_pieces(footer.index, sound_index.map(|(index, _)| index));
