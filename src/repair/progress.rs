@@ -20,8 +20,10 @@ pub struct Progress {
 #[derive(Default)]
 pub(crate) struct Reporter<'a> {
     done: u64,
-    total: u64,
-    is_cancelled: bool,
+    /// Bytes to do.
+    pub(super) total: u64,
+    /// Whether the callback asked to end the run.
+    pub(super) is_cancelled: bool,
     pub(crate) callback: Option<Box<dyn FnMut(Progress) -> ControlFlow<()> + 'a>>,
 }
 
@@ -32,11 +34,6 @@ impl fmt::Debug for Reporter<'_> {
 }
 
 impl Reporter<'_> {
-    /// Begins a run of so many bytes.
-    pub(crate) fn start(&mut self, total: u64) {
-        self.total = total;
-    }
-
     /// Reports that `done` bytes are done, unless more were before. The callback is not called again after it asked to
     /// end the run.
     pub(crate) fn reach(&mut self, done: u64) -> ControlFlow<()> {
@@ -57,10 +54,5 @@ impl Reporter<'_> {
     pub(crate) fn complete(&mut self) {
         let _ = self.reach(self.total);
         self.is_cancelled = false;
-    }
-
-    /// Whether the callback asked to end the run.
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.is_cancelled
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::found::handle_of;
 use super::plan::{Copy, Piece};
-use super::scan::PAGE;
+use super::survey::PAGE;
 use super::{LostRange, SalvageReport};
 use crate::error::{Error, ErrorKind, Result, Section};
 use crate::format::block::Block;

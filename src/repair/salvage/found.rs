@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::scan::Scanner;
+use super::survey::Survey;
 use crate::coding::fixed32_at;
 use crate::error::Section;
 use crate::format::Defect;
@@ -23,13 +23,14 @@ pub(crate) struct Found {
     pub(super) range: Range<u64>,
     /// What it is a part of: data, until something shows that it is not.
     pub(super) section: Cell<Section>,
-    /// Of a block of entries. In the section of data, a block without it cannot be read: its codec is not in this build, its keys
-    /// are too large, or it makes no sense. Filters and `about.pieces` may be large, and are decoded again where they are used.
-    pub(super) entries: Option<Digest>,
+    /// What is in it, if it is a block of entries. In the section of data, a block without entries cannot be read: its codec is not
+    /// in this build, its keys are too large, or it makes no sense. Filters and `about.pieces` may be large, and are decoded again
+    /// where they are used.
+    pub(crate) digest: Digest,
     pub(super) footer: Option<Footer>,
 }
 
-/// What is kept of a block of entries.
+/// What is kept of a block of entries. Of anything else, the default.
 #[derive(Debug, Default)]
 pub(crate) struct Digest {
     pub(crate) entries: u64,
@@ -52,25 +53,33 @@ pub(crate) struct Digest {
 }
 
 impl Found {
-    /// The digest of a block that holds entries, whatever they are.
-    pub(super) fn digest(&self) -> Option<&Digest> {
-        self.entries.as_ref().filter(|digest| digest.entries > 0)
+    pub(super) fn new(
+        range: Range<u64>,
+        section: Section,
+        digest: Digest,
+        footer: Option<Footer>,
+    ) -> Found {
+        Found {
+            range,
+            section: section.into(),
+            digest,
+            footer,
+        }
     }
 
-    /// The digest of a block that holds data, or cannot be told from data.
-    pub(crate) fn data(&self) -> Option<&Digest> {
-        self.digest()
-            .filter(|_| self.section.get() == Section::Data)
+    /// Whether it is a block that holds entries, whatever they are.
+    pub(super) fn has_entries(&self) -> bool {
+        self.digest.entries > 0
     }
 
-    /// Whether it is a block of entries that could be an index.
-    pub(super) fn is_list(&self) -> bool {
-        self.digest().is_some_and(|digest| digest.is_list)
+    /// Whether it is a block that holds data, or cannot be told from data.
+    pub(crate) fn is_data(&self) -> bool {
+        self.has_entries() && self.section.get() == Section::Data
     }
 
     /// Whether its checksum is right, and nothing else is known of it.
     pub(super) fn is_unreadable(&self) -> bool {
-        self.entries.is_none() && self.section.get() == Section::Data
+        !self.has_entries() && self.section.get() == Section::Data
     }
 
     /// Length of the frame.
@@ -82,9 +91,9 @@ impl Found {
         handle_of(&self.range)
     }
 
-    /// What tells copies of a block, but for one in 2^32: checksum and length. `None` for anything but a block of entries.
-    pub(super) fn identity(&self) -> Option<(u32, u64)> {
-        Some((self.digest()?.checksum, self.len()))
+    /// What tells copies of a block of entries, but for one in 2^32: checksum and length.
+    pub(super) fn identity(&self) -> (u32, u64) {
+        (self.digest.checksum, self.len())
     }
 }
 
@@ -96,32 +105,28 @@ pub(super) fn handle_of(range: &Range<u64>) -> BlockHandle {
     }
 }
 
-impl Scanner<'_> {
+impl Survey<'_> {
     /// Examines the frame at `offset`. `None` if its checksum is wrong.
     pub(super) fn inspect(&mut self, offset: u64, frame: &Bytes) -> Option<Found> {
         frame::verify(frame).ok()?;
         let range = offset..offset + frame.len() as u64;
-        let (section, entries) = self.content(frame).unwrap_or((Section::Data, None));
-        Some(Found {
-            range,
-            section: Cell::new(section),
-            entries,
-            footer: None,
-        })
+        let content = self.content(frame);
+        let (section, digest) = content.unwrap_or((Section::Data, Digest::default()));
+        Some(Found::new(range, section, digest, None))
     }
 
-    fn content(&mut self, frame: &Bytes) -> Option<(Section, Option<Digest>)> {
+    fn content(&mut self, frame: &Bytes) -> Option<(Section, Digest)> {
         let payload = frame::open(frame).ok()?;
         let Ok((section, mut digest)) = self.digest(&payload) else {
             // Filters and pieces are always stored raw.
             let section = not_entries(payload).filter(|_| frame::is_raw(frame))?;
-            return Some((section, None));
+            return Some((section, Digest::default()));
         };
         let keys = digest.first.len() + digest.last.len();
         self.room = self.room.checked_sub(keys as u64)?;
         digest.checksum = fixed32_at(frame, frame.len() - 4)?;
         digest.codec = frame::codec_name(frame).ok()?;
-        Some((section, Some(digest)))
+        Some((section, digest))
     }
 
     /// Describes a block of entries, and tells what it is a part of by itself.
@@ -134,20 +139,17 @@ impl Scanner<'_> {
         let mut digest = Digest {
             ascends: true,
             names_parts: true,
-            is_list: true,
             ..Digest::default()
         };
-        let (mut is_handles, mut list_end, mut is_rocksdbs) = (true, Some(0), true);
+        let (mut list_end, mut is_rocksdbs) = (Some(0), true);
         let mut evidence = Evidence::default();
         while cursor.next()? {
             let (key, value) = (cursor.key(), cursor.value());
             evidence.add_entry(key, value);
             let handle = BlockHandle::decode(value).filter(|(_, len)| *len == value.len());
-            is_handles &= handle.is_some();
+            digest.names_parts &= handle.is_some() && names_part(key);
             let follows = handle.filter(|(handle, _)| Some(handle.offset) >= list_end);
             list_end = list_end.and(follows).and_then(|(handle, _)| handle.end());
-            digest.is_list &= list_end.is_some();
-            digest.names_parts &= names_part(key);
             is_rocksdbs &= key.starts_with(b"rocksdb.") && !key.iter().any(u8::is_ascii_digit);
             if digest.entries == 0 {
                 digest.first = key.to_vec();
@@ -158,11 +160,11 @@ impl Scanner<'_> {
             digest.last.clear();
             digest.last.extend_from_slice(key);
         }
-        digest.names_parts &= is_handles;
-        digest.is_list &= digest.entries > 0;
+        digest.is_list = digest.entries > 0 && list_end.is_some();
         digest.has_restarts_only = digest.entries == restarts;
         digest.evidence = evidence.counts();
-        let is_properties = is_rocksdbs && !is_handles
+        // RocksDB's metaindex has such names, too, but handles as values.
+        let is_properties = is_rocksdbs && !digest.names_parts
             || digest.first == FIRST_PROPERTY && Properties::decode(payload).is_ok();
         let section = match digest.entries {
             0 => Section::Metaindex,

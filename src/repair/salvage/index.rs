@@ -7,7 +7,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::copy::index_room;
-use super::found::{Digest, Found};
+use super::found::Found;
 use super::kinds::clue;
 use super::survey::{Survey, moved, run_of};
 use crate::error::Section;
@@ -55,11 +55,17 @@ impl Listed<'_> {
 /// Most distances by which blocks are looked for: one for each place where bytes were lost or added.
 const MAX_SHIFTS: usize = 16;
 
-fn is_data(found: &Found) -> bool {
-    found.data().is_some()
-}
-
 impl<'s> Index<'s> {
+    /// The blocks that were found.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = &'s Found> {
+        self.listed.iter().filter_map(|listed| listed.found)
+    }
+
+    /// Where they begin.
+    pub(super) fn starts(&self) -> HashSet<u64> {
+        self.blocks().map(|found| found.range.start).collect()
+    }
+
     /// Reads `list`, and finds its blocks by how far they have moved: as far as a footer tells, or as many blocks
     /// before the index say by their keys and sizes. `None` if a value is no handle, or the keys take more memory than a sound
     /// table's would.
@@ -76,11 +82,11 @@ impl<'s> Index<'s> {
         let begin = footer.map_or(0, |footer| footer.range.end);
         let own = survey.before(list.range.start);
         let own = own.take_while(|found| found.range.start >= begin);
-        let own = own.filter(|found| found.digest().is_some());
+        let own = own.filter(|found| found.has_entries());
         let own: Vec<&Found> = own.take(4 * count + 64).collect();
         // A size alone says little: two blocks have to agree.
         let mut votes: HashMap<u64, usize> = HashMap::from([(0, 2)]);
-        for found in own.iter().filter(|found| is_data(found)) {
+        for found in own.iter().filter(|found| found.is_data()) {
             for (i, listed) in index.candidates(found) {
                 let by = found.range.start.wrapping_sub(listed.handle.offset);
                 *votes.entry(by).or_default() += 1 + usize::from(index.fits(i, found, true));
@@ -93,22 +99,22 @@ impl<'s> Index<'s> {
         let mut used = HashSet::new();
         for by in moved_by.into_iter().chain(shifts).take(MAX_SHIFTS) {
             let may_be = |found: &&Found| {
-                let is_named = Some(by) == moved_by && found.digest().is_some();
+                let is_named = Some(by) == moved_by && found.has_entries();
                 // A block cannot lie where its own index does.
                 let is_own = found.range != list.range && found.range.start >= begin;
-                is_own && (is_data(found) || is_named)
+                is_own && (found.is_data() || is_named)
             };
             for listed in index.listed.iter_mut().filter(|own| own.found.is_none()) {
-                let place = moved(listed.handle, by);
-                let found = place.and_then(|range| survey.at(&range)).filter(may_be);
+                let found = survey.at(listed.handle, by).filter(may_be);
                 listed.found = found.filter(|found| used.insert(found.range.start));
             }
         }
         let is_used = |found: &&Found| used.contains(&found.range.start);
         let near = own.into_iter();
-        let near: Vec<_> = near.filter(|own| is_used(own) || is_data(own)).collect();
-        let near = near.iter().copied().take(count);
-        (index.near, index.own_near) = (near.clone().count(), near.filter(is_used).count());
+        let near = near.filter(|own| is_used(own) || own.is_data());
+        let near: Vec<&Found> = near.take(count).collect();
+        index.near = near.len();
+        index.own_near = near.into_iter().filter(is_used).count();
         Some(index)
     }
 
@@ -167,20 +173,19 @@ impl<'s> Index<'s> {
         let survey = self.survey;
         let Range { start, end } = self.list.range;
         let after = survey.frames.get(&end);
-        let is_last = !after.is_some_and(is_data);
+        let is_last = !after.is_some_and(Found::is_data);
         let before = survey.before(start).next();
         let before = before.filter(|before| before.range.end == start);
-        let follows_data = before.is_some_and(is_data);
-        let data_before = survey.before(start).find_map(Found::data);
-        let own = self.list.digest();
-        let continues = data_before.zip(own).is_some_and(|(before, own)| {
-            let ascend = before.ascends && own.ascends;
-            ascend && self.survey.order.compare(&before.last, &own.first).is_lt()
+        let follows_data = before.is_some_and(Found::is_data);
+        let own = &self.list.digest;
+        let data_before = survey.before(start).find(|found| found.is_data());
+        let continues = data_before.is_some_and(|Found { digest, .. }| {
+            let ascend = digest.ascends && own.ascends;
+            ascend && survey.order.compare(&digest.last, &own.first).is_lt()
         });
         let [only] = &self.listed[..] else {
-            let has_its_form =
-                own.is_some_and(|own| own.has_restarts_only) && { self.listed.iter() }
-                    .all(|listed| listed.handle != self.list.handle());
+            let has_its_form = own.has_restarts_only && { self.listed.iter() }
+                .all(|listed| listed.handle != self.list.handle());
             let mut blocks = self.listed.iter().enumerate();
             let fit = |(i, listed): (usize, &Listed<'s>)| {
                 listed.found.is_none_or(|found| self.fits(i, found, true))
@@ -211,10 +216,8 @@ impl<'s> Index<'s> {
     fn fills_the_front(&self) -> bool {
         let mut end = Some(0);
         self.listed.iter().all(|Listed { handle, .. }| {
-            let follows = end.is_some_and(|end: u64| {
-                end == handle.offset
-                    || end.checked_add(page::to_boundary(end)) == Some(handle.offset)
-            });
+            let padded = end.and_then(|end: u64| end.checked_add(page::to_boundary(end)));
+            let follows = [end, padded].contains(&Some(handle.offset));
             end = handle.end();
             follows
         })
@@ -227,14 +230,12 @@ impl<'s> Index<'s> {
         run_of(runs, self.list).is_some_and(|run| {
             let after = survey.from(self.list.range.end);
             let mut in_run = after.take_while(|found| found.range.start < run.end);
-            let starts = self
-                .listed
-                .iter()
-                .map(|listed| Some(listed.found?.range.start));
+            let starts = self.listed.iter();
+            let starts = starts.map(|listed| Some(listed.found?.range.start));
             run.start > 0
                 && starts.min() == Some(Some(run.start))
-                && !in_run.any(is_data)
-                && survey.from(run.end).any(is_data)
+                && !in_run.any(Found::is_data)
+                && survey.from(run.end).any(Found::is_data)
         })
     }
 
@@ -252,8 +253,7 @@ impl<'s> Index<'s> {
             let is_alone = together.get(&by) == Some(&1);
             let is_placed = by == 0 || Some(by) == self.moved_by || !is_alone;
             // In another order, an index key may have been shortened: the block is no other's.
-            let names_other = |own: &Digest| self.by_key.contains_key(&own.last[..]);
-            let names_other = || found.digest().is_some_and(names_other);
+            let names_other = || self.by_key.contains_key(&found.digest.last[..]);
             let fits = self.fits(i, found, self.is_ordered) || !self.is_ordered && !names_other();
             (is_placed && fits).then_some(found)
         });
@@ -265,10 +265,8 @@ impl<'s> Index<'s> {
         self.measure();
         // What is found shows how far those around it have moved, and so what lies inside another one.
         for _ in 0..2 {
-            if self.listed.iter().any(|listed| listed.found.is_none()) {
-                self.search();
-                self.measure();
-            }
+            self.search();
+            self.measure();
         }
         // If hardly a block was in its place, those found elsewhere tell the order.
         self.is_ordered = !is_other && self.is_in_order();
@@ -277,8 +275,7 @@ impl<'s> Index<'s> {
     /// Takes what is missing from wherever a block fits. Of several, one by its last key, or the last before the index: what
     /// an older table left lies before that.
     fn search(&mut self) {
-        let used = self.listed.iter().filter_map(|listed| listed.found);
-        let used: HashSet<u64> = used.map(|found| found.range.start).collect();
+        let used = self.starts();
         let mut elsewhere: BTreeMap<usize, (_, &Found)> = BTreeMap::new();
         for found in self.survey.data() {
             let start = found.range.start;
@@ -294,10 +291,9 @@ impl<'s> Index<'s> {
             elsewhere.extend(place);
         }
         for (i, (_, found)) in elsewhere {
-            self.listed
-                .get_mut(i)
-                .into_iter()
-                .for_each(|listed| listed.found = Some(found));
+            if let Some(listed) = self.listed.get_mut(i) {
+                listed.found = Some(found);
+            }
         }
     }
 
@@ -305,28 +301,23 @@ impl<'s> Index<'s> {
     /// them. If both are as far, what lies inside of one that is missing is known, too: else bytes were lost or added.
     fn measure(&mut self) {
         let size = self.survey.file.size;
-        let from_end = || self.listed.iter().rev();
-        let mut after = self.moved_by.or_else(|| from_end().find_map(Listed::shift));
-        let afters = from_end().map(|listed| {
-            after = listed.shift().or(after);
-            after
-        });
-        let afters: Vec<Option<u64>> = afters.collect();
+        let mut afters: Vec<Option<u64>> = self.listed.iter().map(Listed::shift).collect();
+        let last = afters.iter().rev().find_map(|by| *by);
+        let mut after = self.moved_by.or(last);
+        for by in afters.iter_mut().rev() {
+            after = by.or(after);
+            *by = after;
+        }
         let (mut before, mut missing) = (None, BTreeMap::new());
-        for (listed, after) in self.listed.iter_mut().zip(afters.into_iter().rev()) {
+        for (listed, after) in self.listed.iter_mut().zip(afters) {
             before = listed.shift().or(before);
             let by = before.or(after);
             let extent = by.and_then(|by| moved(listed.handle, by));
-            let extent = extent.filter(|extent| extent.end <= size);
-            if let Some(extent) = extent
-                .as_ref()
-                .filter(|_| listed.found.is_none() && after == by)
-            {
+            let extent = extent.filter(|extent| listed.found.is_none() && extent.end <= size);
+            if let Some(extent) = extent.as_ref().filter(|_| after == by) {
                 missing.insert(extent.start, extent.end);
             }
-            if listed.found.is_none() {
-                listed.extent = listed.extent.take().or(extent);
-            }
+            listed.extent = listed.extent.take().or(extent);
         }
         self.inside = self.survey.runs();
         // Before a value come lengths and a key, and after it the restarts.
@@ -343,22 +334,20 @@ impl<'s> Index<'s> {
 
     /// Which blocks of its size a block may be: by its last key, in any order and in the builder's.
     fn candidates(&self, found: &Found) -> impl Iterator<Item = (usize, &Listed<'s>)> {
-        let size = found.handle().size;
-        let last = found.digest().map(|digest| &digest.last[..]);
-        let is_before = |own: &Listed<'_>| {
-            last.is_some_and(|last| self.survey.order.compare(&own.key, last).is_lt())
-        };
-        let by_last = last.and_then(|last| self.by_key.get(last).copied());
-        let between = last.map(|_| self.listed.partition_point(is_before));
-        let between = between.filter(|i| Some(*i) != by_last);
-        let all = [by_last, between].into_iter().flatten();
+        let (size, last) = (found.handle().size, &found.digest.last[..]);
+        let is_before = |own: &Listed<'_>| self.survey.order.compare(&own.key, last).is_lt();
+        let by_last = self.by_key.get(last).copied();
+        let between = self.listed.partition_point(is_before);
+        let between = (Some(between) != by_last).then_some(between);
+        let all = by_last.into_iter().chain(between);
         let all = all.filter_map(|i| Some((i, self.listed.get(i)?)));
         all.filter(move |(_, listed)| listed.handle.size == size)
     }
 
     /// Whether the last key of a block is the index key of block `i`, and whether the block lies between that and the one before.
     fn tests(&self, i: usize, found: &Found) -> (bool, bool) {
-        let (Some(Listed { key, .. }), Some(digest)) = (self.listed.get(i), found.digest()) else {
+        let digest = &found.digest;
+        let Some(Listed { key, .. }) = self.listed.get(i) else {
             return (false, false);
         };
         let before = i.checked_sub(1).and_then(|before| self.listed.get(before));
@@ -378,19 +367,17 @@ impl<'s> Index<'s> {
 
     /// Whether the table seems to be in the builder's order: whether most blocks fit, each at whichever place is its.
     fn is_in_order(&self) -> bool {
-        let (mut all, mut only_last, mut only_between, mut neither) = (0, 0, 0, 0);
-        let mut misordered = 0;
-        for found in self.listed.iter().filter_map(|listed| listed.found) {
+        let tests = self.blocks().map(|found| {
             let place = self.candidates(found).next();
-            let (is_last, is_between) = place.map_or((false, false), |(i, _)| self.tests(i, found));
-            all += 1;
-            only_last += usize::from(is_last && !is_between);
-            only_between += usize::from(is_between && !is_last);
-            neither += usize::from(!is_last && !is_between);
-            misordered += usize::from(found.digest().is_some_and(|digest| !digest.ascends));
-        }
+            place.map_or((false, false), |(i, _)| self.tests(i, found))
+        });
+        let tests: Vec<(bool, bool)> = tests.collect();
+        let count = |of| tests.iter().filter(|tests| **tests == of).count();
+        let (only_last, neither) = (count((true, false)), count((false, false)));
+        let misordered = { self.blocks() }.filter(|found| !found.digest.ascends);
+        let (misordered, all) = (misordered.count(), tests.len());
         // Where index keys were shortened in the builder's order, keys out of order are a fault of the writer.
-        let is_evident = 2 * only_between > all && 2 * misordered <= all;
+        let is_evident = 2 * count((false, true)) > all && 2 * misordered <= all;
         let keys = self.listed.iter().map(|listed| &listed.key);
         keys.is_sorted_by(|a, b| self.survey.order.compare(a, b).is_lt())
             && only_last <= neither

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::found::{Digest, Found};
+use super::found::Found;
 use super::index::Index;
 use super::survey::{Survey, moved};
 use crate::comparator::Order;
@@ -60,9 +60,8 @@ impl<'s> Kinds<'s> {
             Some(index) => properties_of(survey, index),
             None => {
                 // Those of the file, if they are the only ones.
-                let mut all = survey
-                    .from(0)
-                    .filter_map(|found| properties_in(survey, found));
+                let frames = survey.frames.values();
+                let mut all = frames.filter_map(|found| properties_in(survey, found));
                 all.next().filter(|_| all.next().is_none())
             }
         };
@@ -71,9 +70,7 @@ impl<'s> Kinds<'s> {
         let is_other_order = properties.as_ref().is_some_and(is_other);
         if let Some(index) = &mut index {
             index.settle(is_other_order);
-            for found in index.listed.iter().filter_map(|listed| listed.found) {
-                found.section.set(Section::Data);
-            }
+            { index.blocks() }.for_each(|found| found.section.set(Section::Data));
         }
         Kinds {
             survey,
@@ -119,12 +116,10 @@ impl<'s> Kinds<'s> {
     pub(super) fn order_cannot_be_said(&self) -> Error {
         let stated = self.properties.as_ref().filter(|_| self.is_other_order);
         let order = user_order(self.survey.order).unwrap_or(self.survey.order);
+        let name = order.comparator().name();
         let why = match stated {
             Some(stated) => format!("this table is ordered by {:?}", stated.comparator),
-            None => format!(
-                "its keys do not ascend under {:?}",
-                order.comparator().name()
-            ),
+            None => format!("its keys do not ascend under {name:?}"),
         };
         let message = format!(
             "{why}, and the new table has no properties to say so: build it with the comparator that the old one was \
@@ -134,29 +129,19 @@ impl<'s> Kinds<'s> {
     }
 
     /// The kind of keys that the table says it holds.
-    fn stated_kind(&self) -> Option<KeyKind> {
+    pub(super) fn stated_kind(&self) -> Option<KeyKind> {
         self.properties.as_ref().map(|stated| stated.key_kind)
     }
 
-    /// The kind of keys that the table seems to hold.
-    pub(super) fn kind(&self) -> KeyKind {
-        self.stated_kind().unwrap_or_else(|| self.evidence().kind())
-    }
-
     /// What the table's keys say about its kind.
-    fn evidence(&self) -> Evidence {
+    pub(super) fn evidence(&self) -> Evidence {
         let mut evidence = Evidence::default();
-        let Some(index) = &self.index else {
-            let data = self.survey.data().filter_map(Found::data);
-            data.for_each(|digest| evidence.add(&digest.evidence));
-            return evidence;
-        };
-        for listed in &index.listed {
-            evidence.add_index_key(&listed.key);
-            if let Some(digest) = listed.found.and_then(Found::digest) {
-                evidence.add(&digest.evidence);
-            }
+        let mut blocks: Vec<&Found> = self.survey.data().collect();
+        if let Some(index) = &self.index {
+            blocks = index.blocks().collect();
+            { index.listed.iter() }.for_each(|listed| evidence.add_index_key(&listed.key));
         }
+        { blocks.iter() }.for_each(|found| evidence.add(&found.digest.evidence));
         evidence
     }
 }
@@ -173,29 +158,27 @@ fn find_index<'s>(
     for found in survey.before(survey.file.size) {
         let start = found.range.start;
         let moved_by = named.get(&start).copied();
-        let is_list = found.is_list() && !listed.contains(&start);
+        let is_new = !listed.contains(&start);
+        let is_list = is_new && found.digest.is_list;
         let is_certain = is_list && is_stated(survey, found);
-        let may_be_one = moved_by.is_some() && !listed.contains(&start)
-            || is_certain
-            || is_list && found.data().is_some();
-        let found_index = may_be_one
-            .then(|| Index::locate(survey, found, moved_by))
-            .flatten()
-            .filter(|index| is_certain || index.is_likely(&clues, must_have_room));
-        let Some(found_index) = found_index else {
+        let is_named = is_new && moved_by.is_some();
+        let may_be_one = is_named || is_certain || is_list && found.is_data();
+        let own = may_be_one.then(|| Index::locate(survey, found, moved_by));
+        let is_one = |own: &Index<'_>| is_certain || own.is_likely(&clues, must_have_room);
+        let Some(found_index) = own.flatten().filter(is_one) else {
             must_have_room |= shows_that_nothing_is_missing(survey, found);
             continue;
         };
-        let blocks = found_index.listed.iter().filter_map(|listed| listed.found);
-        listed.extend(blocks.map(|block| block.range.start));
+        listed.extend(found_index.starts());
         found.section.set(Section::Index);
-        if index.is_none() {
-            if !found_index.is_inside_a_value(&runs) {
-                // One that seemed to be inside a value cannot be: this index comes before it.
-                index = inside.take().or(Some(found_index));
-            } else if inside.is_none() {
-                inside = Some(found_index);
-            }
+        if index.is_some() {
+            continue;
+        }
+        if found_index.is_inside_a_value(&runs) {
+            inside.get_or_insert(found_index);
+        } else {
+            // One that seemed to be inside a value cannot be: this index comes before it.
+            index = inside.take().or(Some(found_index));
         }
     }
     (index, inside)
@@ -204,13 +187,12 @@ fn find_index<'s>(
 /// Whether a block that comes after a list shows that the list is no index which has lost all that was before it: data,
 /// pieces and properties that are another one's, or what has not moved.
 fn shows_that_nothing_is_missing(survey: &Survey<'_>, found: &Found) -> bool {
-    let is_there =
-        |handle: BlockHandle| moved(handle, 0).is_some_and(|range| survey.at(&range).is_some());
+    let is_there = |handle: BlockHandle| survey.at(handle, 0).is_some();
     match found.section.get() {
         Section::Pieces | Section::Properties => true,
         Section::Footer => found.footer.is_some_and(|footer| is_there(footer.index)),
         Section::Metaindex => survey.handles_in(found.handle()).into_iter().any(is_there),
-        _ => found.data().is_some(),
+        _ => found.is_data(),
     }
 }
 
@@ -240,8 +222,7 @@ fn clues(survey: &Survey<'_>) -> HashSet<u64> {
     let mut clues = HashSet::new();
     for found in survey.data() {
         let size = found.handle().size;
-        let last = found.digest().map(|digest| digest.last.clone());
-        let mut key = last.unwrap_or_default();
+        let mut key = found.digest.last.clone();
         clues.insert(clue(size, &key));
         survey.order.comparator().find_short_successor(&mut key);
         clues.insert(clue(size, &key));
@@ -259,22 +240,21 @@ pub(super) fn clue(size: u64, key: &[u8]) -> u64 {
 /// Sets aside the metaindex that each footer names. Returns the indexes that they name, each with how far it has moved.
 fn follow_footers(survey: &Survey<'_>) -> HashMap<u64, u64> {
     let mut named = HashMap::new();
-    for found in survey.from(0) {
-        let footer = found.footer.and_then(|own| Some((own, own.blocks_end()?)));
-        let Some((footer, end)) = footer else {
-            continue;
-        };
-        let by = found.range.start.wrapping_sub(end);
+    let footers = survey.from(0).filter_map(|found| {
+        let footer = found.footer?;
+        Some((footer, found.range.start.wrapping_sub(footer.blocks_end()?)))
+    });
+    for (footer, by) in footers {
         let entries_at = |handle: BlockHandle| {
-            let found = survey.at(&moved(handle, by)?)?;
-            found.entries.is_some().then_some(found)
+            let found = survey.at(handle, by)?;
+            let is_empty = || found.section.get() == Section::Metaindex;
+            (found.has_entries() || is_empty()).then_some(found)
         };
         let metaindex = entries_at(footer.metaindex);
         // A footer that lost bytes of its padding is read from a byte too early, and may name anything.
         let is_index = |found: &&Found| {
-            found.digest().is_none_or(|digest| {
-                digest.is_list && (by == 0 || metaindex.is_some() || !digest.names_parts)
-            })
+            let may_be_one = by == 0 || metaindex.is_some() || !found.digest.names_parts;
+            !found.has_entries() || found.digest.is_list && may_be_one
         };
         let index = entries_at(footer.index).filter(is_index);
         if let (Some(index), Some(metaindex)) = (index, metaindex) {
@@ -284,7 +264,7 @@ fn follow_footers(survey: &Survey<'_>) -> HashMap<u64, u64> {
             parts.truncate(MAX_PARTS);
             parts.retain(|part| !listed.contains(part));
             let parts = parts.into_iter().filter_map(entries_at);
-            let parts = parts.filter(|part| part.data().is_some());
+            let parts = parts.filter(|part| part.is_data());
             parts.for_each(|part| part.section.set(Section::Metaindex));
         }
         metaindex.inspect(|found| found.section.set(Section::Metaindex));
@@ -302,20 +282,20 @@ fn set_aside_metaindexes(survey: &Survey<'_>) {
     for found in survey.from(0) {
         has_gap |= found.range.start != end;
         end = found.range.end;
-        let Some(digest) = found.data() else {
+        if !found.is_data() {
             parts.insert(found.len());
             continue;
-        };
+        }
         let leads_to_no_data = |part: &BlockHandle| {
             moved(*part, 0).is_some_and(|place| {
-                let block = data_before(survey, digest, place.end);
+                let block = data_before(survey, found, place.end);
                 let is_free = block.is_none_or(|block| block.end <= place.start);
                 let is_part = || parts.contains(&(place.end - place.start));
                 block != Some(&place) && (has_gap || is_free || is_part())
             })
         };
         let handles = || survey.handles_in(found.handle());
-        if digest.names_parts && handles().iter().all(leads_to_no_data) {
+        if found.digest.names_parts && handles().iter().all(leads_to_no_data) {
             found.section.set(Section::Metaindex);
         } else {
             has_gap = false;
@@ -325,22 +305,22 @@ fn set_aside_metaindexes(survey: &Survey<'_>) {
 
 /// The last block of data that begins before `end`. What a stock name in `metaindex` leads to may have moved, so that other
 /// metadata, or itself, is there.
-fn data_before<'s>(survey: &'s Survey<'_>, metaindex: &Digest, end: u64) -> Option<&'s Range<u64>> {
-    let is_stock = STOCK.iter().any(|name| metaindex.first.starts_with(name));
-    let is_data = |digest: &Digest| !is_stock || !digest.is_list && !digest.names_parts;
+fn data_before<'s>(survey: &'s Survey<'_>, metaindex: &Found, end: u64) -> Option<&'s Range<u64>> {
+    let first = &metaindex.digest.first;
+    let is_stock = STOCK.iter().any(|name| first.starts_with(name));
+    let may_be_moved = |found: &Found| found.digest.is_list || found.digest.names_parts;
     let mut before = survey.before(end);
-    let block = before.find(|found| found.data().is_some_and(is_data))?;
+    let block = before.find(|found| found.is_data() && !(is_stock && may_be_moved(found)))?;
     Some(&block.range)
 }
 
 /// The properties after an index, where this crate writes them, or between it and its data. None of another table.
 fn properties_of(survey: &Survey<'_>, index: &Index<'_>) -> Option<Properties> {
-    let listed = index.listed.iter().filter_map(|listed| listed.found);
-    let listed: HashSet<u64> = listed.map(|found| found.range.start).collect();
+    let listed = index.starts();
     let is_beside = |found: &&Found| {
         !matches!(found.section.get(), Section::Index | Section::Footer)
             && !listed.contains(&found.range.start)
-            && found.data().is_none()
+            && !found.is_data()
     };
     let Range { start, end } = index.list.range;
     let after = survey.from(end).take_while(is_beside);

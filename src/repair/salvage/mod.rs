@@ -6,8 +6,7 @@
 //! to the builder.
 //!
 //! ```text
-//! survey.rs       the frames of the file
-//!   scan.rs         in a part that no handle leads to
+//! survey.rs       the frames of the file: where handles lead, and in the parts between
 //!   checksums.rs    the same after damage, where no block is known to begin
 //!   found.rs        one frame, and what is in it
 //! kinds.rs        data, metadata and index; whether the builder is one for such a table
@@ -22,7 +21,6 @@ mod found;
 mod index;
 mod kinds;
 mod plan;
-mod scan;
 mod survey;
 
 use std::fmt;
@@ -46,9 +44,8 @@ use crate::write::new_file::Destination;
 
 use kinds::Kinds;
 use plan::Plan;
-use scan::SECTOR;
-pub(crate) use scan::Scanner;
-use survey::Survey;
+use survey::SECTOR;
+pub(crate) use survey::Survey;
 
 /// What [`salvage`] copied, and what is lost.
 ///
@@ -239,11 +236,8 @@ impl SalvageReport {
 
     /// Bytes of all ranges that are lost.
     pub fn lost_bytes(&self) -> u64 {
-        let lens = self
-            .lost
-            .iter()
-            .map(|lost| lost.range.end - lost.range.start);
-        lens.sum()
+        let lost = self.lost.iter();
+        lost.map(|lost| lost.range.end - lost.range.start).sum()
     }
 
     /// Whether the run came to its end and the whole table was copied, as its index or its properties say what the whole is.
@@ -295,11 +289,10 @@ impl fmt::Display for LostRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Range { start, end } = self.range;
         write!(f, "lost: bytes {start} to {end}")?;
-        if let Some(key) = &self.after {
-            write!(f, ", after key \"{}\"", key.escape_ascii())?;
-        }
-        if let Some(key) = &self.before {
-            write!(f, ", before key \"{}\"", key.escape_ascii())?;
+        for (place, key) in [("after", &self.after), ("before", &self.before)] {
+            if let Some(key) = key {
+                write!(f, ", {place} key \"{}\"", key.escape_ascii())?;
+            }
         }
         write!(f, ": {}", self.reason)
     }
@@ -391,7 +384,7 @@ pub fn salvage(
     let builder = builder.table_mut();
     let order = builder.order().clone();
     let mut progress = options.progress;
-    progress.start(file.size.saturating_mul(2));
+    progress.total = file.size.saturating_mul(2);
     let mut survey = Survey::new(&file, &order, true);
     let _ = survey.run(&mut progress);
     let kinds = Kinds::of(&survey);
@@ -401,7 +394,7 @@ pub fn salvage(
         file.read(0, len).map_err(at_path)?;
     }
     let mut report = SalvageReport::of(&kinds);
-    report.cancelled = progress.is_cancelled();
+    report.cancelled = progress.is_cancelled;
     if report.cancelled {
         return Ok(report);
     }
@@ -440,10 +433,11 @@ pub(crate) fn recoverable(
     let mut survey = Survey::new(file, order, false);
     let _ = survey.run(progress);
     let kinds = Kinds::of(&survey);
-    if matches!(order, Order::Bytewise) && kinds.kind() == KeyKind::Database {
+    let kind = kinds.stated_kind().or_else(|| kinds.evidence().verdict());
+    if matches!(order, Order::Bytewise) && kind == Some(KeyKind::Database) {
         return recoverable(file, &internal_order(Order::Bytewise), progress);
     }
     let plan = Plan::of(&kinds, false);
-    let entries = plan.blocks().map(|block| block.digest.entries);
+    let entries = plan.blocks().map(|block| block.found.digest.entries);
     entries.fold((0, 0), |(sum, blocks), entries| (sum + entries, blocks + 1))
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::LostRange;
 use super::copy::open_block;
-use super::found::{Digest, Found};
+use super::found::Found;
 use super::index::Index;
 use super::kinds::{Kinds, pieces_in};
 use super::survey::{Survey, moved, run_of};
@@ -36,7 +36,6 @@ pub(super) enum Piece<'s> {
 #[derive(Clone, Copy)]
 pub(super) struct Copy<'s> {
     pub(super) found: &'s Found,
-    pub(super) digest: &'s Digest,
     /// Whether an index led to it.
     pub(super) by_index: bool,
     /// Whether it may have been a part of a value.
@@ -59,7 +58,7 @@ impl<'s> Plan<'s> {
         for found in survey.data() {
             let is_inside = |index: &Index<'_>| index.is_inside_another(found);
             if !kinds.index.as_ref().is_some_and(is_inside) && copied.insert(found.identity()) {
-                let entries = found.data().map_or(0, |digest| digest.entries);
+                let entries = found.digest.entries;
                 plan.left_out += entries;
                 plan.lose(found.range.clone(), why.into(), Some(entries), false);
             }
@@ -71,10 +70,9 @@ impl<'s> Plan<'s> {
     fn add_listed(&mut self, survey: &'s Survey<'_>, index: &Index<'s>) {
         self.stored_order = !index.is_ordered;
         for listed in &index.listed {
-            if let Some((found, digest)) = listed.found.and_then(|own| Some((own, own.digest()?))) {
+            if let Some(found) = listed.found {
                 self.pieces.push(Piece::Copy(Copy {
                     found,
-                    digest,
                     by_index: listed.extent.as_ref() == Some(&found.range),
                     is_uncertain: false,
                 }));
@@ -94,7 +92,7 @@ impl<'s> Plan<'s> {
     /// Without an index, adds the blocks sorted by their keys, if keys ascend in them, or else all in the file's order.
     fn add_found(&mut self, kinds: &Kinds<'s>, keep_all: bool) {
         let data = data_once(kinds);
-        let ascend = !kinds.is_other_order && data.iter().all(|block| block.digest.ascends);
+        let ascend = !kinds.is_other_order && data.iter().all(|block| block.found.digest.ascends);
         let chain = ascend.then(|| heaviest_chain(data.clone(), kinds.survey.order));
         let chain = chain.filter(|chain| !keep_all || chain.len() == data.len());
         self.stored_order = chain.is_none();
@@ -121,11 +119,8 @@ impl<'s> Plan<'s> {
 
     /// The codec of the blocks to copy: some may not have shrunk.
     pub(super) fn codec(&self) -> Option<&'static str> {
-        let mut codecs = self.blocks().map(|block| block.digest.codec);
-        let first = codecs.next();
-        codecs
-            .find(|codec| first == Some("none") && *codec != "none")
-            .or(first)
+        let codecs = self.blocks().map(|block| block.found.digest.codec);
+        codecs.min_by_key(|codec| *codec == "none")
     }
 
     /// Adds a range that is lost, as a part of the previous one if it begins where that ends.
@@ -168,21 +163,18 @@ fn data_once<'s>(kinds: &Kinds<'s>) -> Vec<Copy<'s>> {
     let mut uncertain = survey.runs();
     uncertain.retain(|run| {
         let last = survey.before(run.end).next();
-        let ends_in_data = last.is_some_and(|last| last.data().is_some());
+        let ends_in_data = last.is_some_and(Found::is_data);
         run.start > 0 && (run.end < survey.file.size || ends_in_data)
     });
-    let attested = kinds.inside.iter().flat_map(|index| &index.listed);
-    let attested: HashSet<u64> = attested
-        .filter_map(|listed| Some(listed.found?.range.start))
-        .collect();
+    let attested = kinds.inside.as_ref().map(Index::starts);
+    let attested = attested.unwrap_or_default();
     let mut seen: HashMap<_, &Found> = HashMap::new();
     let data = survey.data().filter_map(|found| {
         let first = *seen.entry(found.identity()).or_insert(found);
         let payload = |found: &Found| survey.payload(found.handle());
         let is_copy = first.range != found.range && payload(first) == payload(found);
-        Some(Copy {
+        (!is_copy).then(|| Copy {
             found,
-            digest: found.digest().filter(|_| !is_copy)?,
             by_index: attested.contains(&found.range.start),
             is_uncertain: run_of(&uncertain, found).is_some(),
         })
@@ -232,15 +224,14 @@ fn stated_data_end(kinds: &Kinds<'_>, data_end: u64) -> Option<u64> {
 /// The heaviest chain of blocks that end no later than a given one is either the one without it, or that block after the
 /// heaviest chain of those that end before its first key: O(n log n) in all.
 fn heaviest_chain<'s>(mut blocks: Vec<Copy<'s>>, order: &Order) -> Vec<Copy<'s>> {
-    blocks.sort_by(|a, b| order.compare(&a.digest.last, &b.digest.last));
+    blocks.sort_by(|a, b| order.compare(&a.found.digest.last, &b.found.digest.last));
     // `chains[n]` is the heaviest chain of the first n blocks: its weight, in entries that an index led to, those that are certainly
     // the table's, and others; and if it ends with block n - 1, the index of the chain that this block is added to.
     let mut chains = vec![((0, 0, 0), None)];
     for block in &blocks {
         let is_before = |other: &Copy<'_>| {
-            order
-                .compare(&other.digest.last, &block.digest.first)
-                .is_lt()
+            let (last, first) = (&other.found.digest.last, &block.found.digest.first);
+            order.compare(last, first).is_lt()
         };
         let before = blocks.partition_point(is_before);
         let (mut with, _) = chains.get(before).copied().unwrap_or_default();
@@ -248,7 +239,7 @@ fn heaviest_chain<'s>(mut blocks: Vec<Copy<'s>>, order: &Order) -> Vec<Copy<'s>>
             (true, _) => &mut with.0,
             (false, false) => &mut with.1,
             (false, true) => &mut with.2,
-        } += block.digest.entries;
+        } += block.found.digest.entries;
         let (without, _) = chains.last().copied().unwrap_or_default();
         chains.push(if with > without {
             (with, Some(before))
@@ -269,6 +260,7 @@ fn heaviest_chain<'s>(mut blocks: Vec<Copy<'s>>, order: &Order) -> Vec<Copy<'s>>
 
 #[cfg(test)]
 mod tests {
+    use super::super::found::Digest;
     use super::*;
     use proptest::prelude::*;
 
@@ -283,7 +275,7 @@ mod tests {
         Found {
             range: 0..1,
             section: Section::Data.into(),
-            entries: Some(digest),
+            digest,
             footer: None,
         }
     }
@@ -303,10 +295,12 @@ mod tests {
 
     fn ascend(chosen: &[Copy<'_>]) -> bool {
         let mut sorted = chosen.to_vec();
-        sorted.sort_by(|a, b| a.digest.first.cmp(&b.digest.first));
-        sorted
-            .windows(2)
-            .all(|pair| pair[0].digest.last < pair[1].digest.first)
+        sorted.sort_by(|a, b| a.found.digest.first.cmp(&b.found.digest.first));
+        sorted.windows(2).all(is_apart)
+    }
+
+    fn is_apart(pair: &[Copy<'_>]) -> bool {
+        pair[0].found.digest.last < pair[1].found.digest.first
     }
 
     fn weight(chosen: &[Copy<'_>]) -> [u64; 3] {
@@ -316,7 +310,7 @@ mod tests {
                 (false, is_uncertain) => 1 + u8::from(is_uncertain),
             };
             let blocks = chosen.iter().filter(|block| kind_of(block) == kind);
-            blocks.map(|block| block.digest.entries).sum()
+            blocks.map(|block| block.found.digest.entries).sum()
         };
         [of(0), of(1), of(2)]
     }
@@ -333,13 +327,12 @@ mod tests {
             let blocks: Vec<_> = { frames.iter().zip(&blocks) }
                 .map(|(found, (.., [by_index, is_uncertain]))| Copy {
                     found,
-                    digest: found.data().unwrap(),
                     by_index: *by_index,
                     is_uncertain: *is_uncertain,
                 })
                 .collect();
             let chosen = heaviest_chain(blocks.clone(), &Order::Bytewise);
-            prop_assert!(chosen.windows(2).all(|pair| pair[0].digest.last < pair[1].digest.first));
+            prop_assert!(chosen.windows(2).all(is_apart));
             prop_assert_eq!(weight(&chosen), heaviest_by_trying(&blocks));
         }
     }

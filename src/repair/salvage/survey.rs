@@ -1,5 +1,12 @@
 //! Surveys a damaged file: which frames there are. Follows the footer as far as checksums confirm what it leads to, and
-//! scans the rest (see `scan.rs`) unless the index says that nothing is missing.
+//! scans the rest unless the index says that nothing is missing.
+//!
+//! Nothing in the file marks where a block begins or how long it is. But blocks follow each other without gaps, or after
+//! the padding of an aligned table. So the next block begins where one ends, and ends where the checksum of what comes after
+//! is right: that is one pass over its bytes, whatever its codec and content.
+//!
+//! After damage, neither the beginning nor the end is known. [`frames_by_checksum`] then finds all frames in a window of
+//! the file at once, by a property of CRCs, at a fixed cost for each byte.
 
 use std::collections::BTreeMap;
 use std::iter::once;
@@ -7,33 +14,71 @@ use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
 
-use super::found::Found;
+use super::checksums::{frame_end, frames_by_checksum};
+use super::found::{Digest, Found};
 use super::kinds::MAX_PARTS;
-use super::scan::Scanner;
 use crate::comparator::Order;
+use crate::error::Section;
 use crate::format::block::Block;
+use crate::format::block_check::KeyWork;
 use crate::format::block_cursor::BlockCursor;
-use crate::format::footer::{BlockHandle, Footer};
-use crate::format::{frame, page};
+use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
+use crate::format::frame::{self, TRAILER_LEN};
+use crate::format::page;
 use crate::read::file::TableFile;
 use crate::repair::progress::Reporter;
 
-/// The sound frames of a file.
-pub(super) struct Survey<'a> {
+/// Bytes that are searched at once where no frame is known to begin.
+const WINDOW: u64 = 4 << 20;
+
+/// Bytes read at once where few of them are needed.
+pub(super) const PAGE: usize = 64 << 10;
+
+/// Bytes read at once where larger reads fail: a disk's sector.
+pub(super) const SECTOR: u64 = 4 << 10;
+
+/// The sound frames of a file, and how far the search for them has come.
+pub(crate) struct Survey<'a> {
     pub(super) file: &'a TableFile,
     pub(super) order: &'a Order,
-    scanner: Scanner<'a>,
     /// By their offsets, without overlaps.
-    pub(super) frames: BTreeMap<u64, Found>,
+    pub(crate) frames: BTreeMap<u64, Found>,
+    pub(super) work: KeyWork,
+    /// Bytes of keys that may still be held in memory.
+    ///
+    /// Raw and Snappy blocks cannot come near it: a block is at most 64 / 3 of its stored size, and at most two of its keys are
+    /// held. Other codecs make a key of megabytes from a few bytes.
+    pub(super) room: u64,
+    /// Whether a search that finds nothing goes on to the end of the file, and not for one window only.
+    is_patient: bool,
+    /// Where the page begins that was read last, and its bytes.
+    page: (u64, Bytes),
+    /// Bytes that may still be gone through in vain where a frame could begin. Then each such walk ends after a page.
+    walk_budget: u64,
+    /// Where the window begins in which frames were searched for last, by their checksums, and its bytes.
+    window: (u64, Bytes),
+    /// Frames of the window that were not examined yet, the first of them last.
+    pending: Vec<(u32, u32)>,
+    /// Bytes that may still be examined in the window: a hostile one could hold frames within frames.
+    window_budget: u64,
 }
 
 impl<'a> Survey<'a> {
-    pub(super) fn new(file: &'a TableFile, order: &'a Order, is_patient: bool) -> Survey<'a> {
+    /// If it is not patient, a file that is no table takes no longer than one window.
+    pub(crate) fn new(file: &'a TableFile, order: &'a Order, is_patient: bool) -> Survey<'a> {
+        let walk_budget = file.size.saturating_mul(4).saturating_add(1 << 20);
         Survey {
             file,
             order,
-            scanner: Scanner::new(file, order, is_patient),
             frames: BTreeMap::new(),
+            work: KeyWork::of_file(),
+            room: file.size.saturating_mul(64).saturating_add(16 << 20),
+            is_patient,
+            page: (0, Bytes::new()),
+            walk_budget: if is_patient { walk_budget } else { 0 },
+            window: (0, Bytes::new()),
+            pending: Vec::new(),
+            window_budget: 0,
         }
     }
 
@@ -46,8 +91,7 @@ impl<'a> Survey<'a> {
         for gap in self.gaps() {
             let Range { start, end } = gap;
             let reached = |at| progress.reach(done + (at - start));
-            let found = self.scanner.scan(gap, reached);
-            found.into_iter().for_each(|found| self.insert(found));
+            self.scan(gap, reached);
             done += end - start;
             progress.reach(done)?;
         }
@@ -60,8 +104,8 @@ impl<'a> Survey<'a> {
         let (start, size) = (self.file.footer_offset(), self.file.size);
         // Elsewhere, the scan finds it: one that lost bytes would reach into the block before it.
         if footer.blocks_end() == Some(start) {
-            let found = self.scanner.footer(start, size);
-            found.into_iter().for_each(|found| self.insert(found));
+            let found = self.footer(start, size);
+            self.insert(found);
         }
         let (mut end_before, mut done) = (0, 0);
         for handle in self.handles_in(footer.index) {
@@ -73,29 +117,30 @@ impl<'a> Survey<'a> {
             done += self.place(handle);
             progress.reach(done)?;
         }
-        self.place(footer.index);
-        self.place(footer.metaindex);
         let parts = self.handles_in(footer.metaindex).into_iter();
-        parts.take(MAX_PARTS).for_each(|part| {
-            self.place(part);
-        });
+        let parts = parts.take(MAX_PARTS);
+        for handle in [footer.index, footer.metaindex].into_iter().chain(parts) {
+            self.place(handle);
+        }
         ControlFlow::Continue(())
     }
 
-    /// Adds a frame, unless it overlaps one that is there.
-    fn insert(&mut self, found: Found) {
-        let before = self.before(found.range.end).next();
-        if before.is_none_or(|before| before.range.end <= found.range.start) {
-            self.frames.insert(found.range.start, found);
+    /// Adds frames, unless they overlap one that is there.
+    fn insert(&mut self, found: impl IntoIterator<Item = Found>) {
+        for found in found {
+            let before = self.before(found.range.end).next();
+            if before.is_none_or(|before| before.range.end <= found.range.start) {
+                self.frames.insert(found.range.start, found);
+            }
         }
     }
 
     /// Adds the frame at `handle` if its checksum is right. Returns its length.
     fn place(&mut self, handle: BlockHandle) -> u64 {
         let frame = self.frame(handle);
-        let found = frame.and_then(|frame| self.scanner.inspect(handle.offset, &frame));
+        let found = frame.and_then(|frame| self.inspect(handle.offset, &frame));
         let len = found.as_ref().map_or(0, Found::len);
-        found.into_iter().for_each(|found| self.insert(found));
+        self.insert(found);
         len
     }
 
@@ -129,10 +174,11 @@ impl<'a> Survey<'a> {
         handles
     }
 
-    /// The frame that is just `range`.
-    pub(super) fn at(&self, range: &Range<u64>) -> Option<&Found> {
+    /// The frame at `handle`, if it has moved by so many bytes.
+    pub(super) fn at(&self, handle: BlockHandle, by: u64) -> Option<&Found> {
+        let range = moved(handle, by)?;
         let found = self.frames.get(&range.start);
-        found.filter(|found| found.range == *range)
+        found.filter(|found| found.range == range)
     }
 
     /// The frames before `offset`, the last first.
@@ -146,8 +192,8 @@ impl<'a> Survey<'a> {
     }
 
     /// Those that hold data, or cannot be told from data.
-    pub(super) fn data(&self) -> impl Iterator<Item = &Found> {
-        self.frames.values().filter(|found| found.data().is_some())
+    pub(crate) fn data(&self) -> impl Iterator<Item = &Found> {
+        self.frames.values().filter(|found| found.is_data())
     }
 
     /// The parts of the file in which no frame was found, without the padding of an aligned table.
@@ -170,12 +216,10 @@ impl<'a> Survey<'a> {
     fn padding(&self, gap: Range<u64>, next: Option<&Found>) -> u64 {
         let (padding, len) = (page::to_boundary(gap.start), gap.end - gap.start);
         let needs_padding = |next: &Found| {
-            next.data().is_some() && !next.is_list() && page::padding(gap.start, next.len()) > 0
+            next.is_data() && !next.digest.is_list && page::padding(gap.start, next.len()) > 0
         };
-        let may_be_padding = gap.start > 0
-            && padding > 0
-            && (padding < len || padding == len && next.is_some_and(needs_padding));
-        let is_padding = may_be_padding && {
+        let has_room = padding < len || padding == len && next.is_some_and(needs_padding);
+        let is_padding = gap.start > 0 && padding > 0 && has_room && {
             let bytes = self.file.read(gap.start, padding as usize);
             bytes.is_ok_and(|bytes| page::is_padding(gap.start, &bytes))
         };
@@ -184,16 +228,129 @@ impl<'a> Survey<'a> {
 
     /// The stretches of frames that follow each other without a gap.
     pub(super) fn runs(&self) -> Vec<Range<u64>> {
-        let mut at = 0;
-        let mut runs = Vec::new();
-        let size = self.file.size;
-        for gap in self.gaps().into_iter().chain(once(size..size)) {
-            if at < gap.start {
-                runs.push(at..gap.start);
+        let gaps = self.gaps();
+        let starts = once(0).chain(gaps.iter().map(|gap| gap.end));
+        let ends = gaps.iter().map(|gap| gap.start).chain([self.file.size]);
+        let runs = starts.zip(ends).map(|(start, end)| start..end);
+        runs.filter(|run| !run.is_empty()).collect()
+    }
+}
+
+impl Survey<'_> {
+    /// Adds all frames of `range` that can be found. Calls `reached` with the offsets up to which nothing is left to find; it may
+    /// end the scan there.
+    pub(crate) fn scan(
+        &mut self,
+        range: Range<u64>,
+        mut reached: impl FnMut(u64) -> ControlFlow<()>,
+    ) {
+        let mut at = range.start;
+        self.window = (at, Bytes::new());
+        self.pending.clear();
+        while let Some(found) = self
+            .footer(at, range.end)
+            .or_else(|| self.walk(at, range.end))
+            .or_else(|| self.search(at, range.end, &mut reached))
+        {
+            at = found.range.end;
+            self.insert([found]);
+            if reached(at).is_break() {
+                break;
             }
-            at = gap.end;
         }
-        runs
+    }
+
+    /// The footer that begins at `at`: it comes right after a frame.
+    fn footer(&mut self, at: u64, end: u64) -> Option<Found> {
+        let range = at..at.saturating_add(FOOTER_LEN as u64);
+        let footer = Footer::decode(self.page_from(at).get(..FOOTER_LEN)?).ok()?;
+        let found = Found::new(range, Section::Footer, Digest::default(), Some(footer));
+        (found.range.end <= end).then_some(found)
+    }
+
+    /// The frame that begins at `at`, or after the padding there, and ends at or before `end`.
+    fn walk(&mut self, at: u64, end: u64) -> Option<Found> {
+        let len = page::to_boundary(at);
+        let page = self.page_from(at);
+        let padding = page.get(..len as usize).unwrap_or_default();
+        let is_padded = len > 0 && page::is_padding(at, padding);
+        let padded = is_padded.then(|| self.walk_from(at + len, end));
+        padded.flatten().or_else(|| self.walk_from(at, end))
+    }
+
+    fn walk_from(&mut self, start: u64, end: u64) -> Option<Found> {
+        let end = match self.walk_budget {
+            0 => end.min(start.saturating_add(PAGE as u64)),
+            _ => end,
+        };
+        let (mut register, mut at) = (u32::MAX, start);
+        while at + (TRAILER_LEN as u64) <= end {
+            let mut bytes = self.page_from(at);
+            bytes.truncate(usize::try_from(end - at).unwrap_or(usize::MAX));
+            if let Some(len) = frame_end(&mut register, &bytes) {
+                let len = (at - start) as usize + len;
+                return self.inspect(start, &self.file.read(start, len).ok()?);
+            }
+            at += bytes.len().saturating_sub(TRAILER_LEN - 1).max(1) as u64;
+        }
+        self.walk_budget = self.walk_budget.saturating_sub(at - start);
+        None
+    }
+
+    /// The first frame at or after `at` that ends at or before `end`. Also `None` if `reached` ends the search, or if
+    /// patience does.
+    ///
+    /// A frame of up to half a window is found wherever it begins.
+    fn search(
+        &mut self,
+        at: u64,
+        end: u64,
+        reached: &mut impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Option<Found> {
+        loop {
+            while let Some((from, to)) = self.pending.pop() {
+                let start = self.window.0 + u64::from(from);
+                let left = self.window_budget.checked_sub(u64::from(to - from));
+                let Some(left) = left.filter(|_| start >= at) else {
+                    continue;
+                };
+                self.window_budget = left;
+                let frame = self.window.1.slice(from as usize..to as usize);
+                let found = self.inspect(start, &frame);
+                // If the content cannot be read, only the checksum speaks for the frame, and that is right by chance now
+                // and then: its place must be likely, too.
+                let found = found.filter(|found| start == at || !found.is_unreadable());
+                if found.is_some() {
+                    return found;
+                }
+            }
+            let (mut start, searched) = (at, self.window.1.len() as u64);
+            if searched > 0 {
+                if self.window.0 + searched >= end || !self.is_patient {
+                    return None;
+                }
+                start = at.max(self.window.0 + WINDOW / 2);
+            }
+            if start >= end || reached(start).is_break() {
+                return None;
+            }
+            let bytes = read_what_can_be(self.file, start..end.min(start + WINDOW));
+            self.pending = frames_by_checksum(&bytes);
+            self.window = (start, bytes);
+            self.window_budget = 16 * WINDOW;
+        }
+    }
+
+    /// The bytes from `at` on: those of a footer and more, or all up to the end of the file.
+    fn page_from(&mut self, at: u64) -> Bytes {
+        let size = self.file.size;
+        let has = self.page.0..=self.page.0 + self.page.1.len() as u64;
+        let is_enough = at + FOOTER_LEN as u64 <= *has.end() || *has.end() == size;
+        if !(has.contains(&at) && is_enough) {
+            let end = size.min(at.saturating_add(PAGE as u64));
+            self.page = (at, read_what_can_be(self.file, at.min(end)..end));
+        }
+        self.page.1.slice((at - self.page.0) as usize..)
     }
 }
 
@@ -208,4 +365,23 @@ pub(super) fn moved(handle: BlockHandle, by: u64) -> Option<Range<u64>> {
 pub(super) fn run_of<'r>(runs: &'r [Range<u64>], found: &Found) -> Option<&'r Range<u64>> {
     let after = runs.partition_point(|run| run.end <= found.range.start);
     runs.get(after).filter(|run| run.start <= found.range.start)
+}
+
+/// The bytes at `range`, a few megabytes at most, with zeros for what cannot be read.
+fn read_what_can_be(file: &TableFile, range: Range<u64>) -> Bytes {
+    let read = |at: u64, end: u64| file.read(at, (end - at) as usize);
+    if let Ok(bytes) = read(range.start, range.end) {
+        return bytes;
+    }
+    let mut bytes = Vec::new();
+    let mut at = range.start;
+    while at < range.end {
+        let end = range.end.min((at / SECTOR + 1) * SECTOR);
+        match read(at, end) {
+            Ok(sector) => bytes.extend_from_slice(&sector),
+            Err(_) => bytes.resize(bytes.len() + (end - at) as usize, 0),
+        }
+        at = end;
+    }
+    bytes.into()
 }

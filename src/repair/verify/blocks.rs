@@ -12,7 +12,7 @@ use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
 use crate::format::{frame, page};
-use crate::repair::salvage::{self, Scanner};
+use crate::repair::salvage::{self, Survey};
 
 /// Where a block begins and ends in the file, its trailer included.
 pub(super) type Extent = (u64, u64, Section);
@@ -37,35 +37,19 @@ impl Verifier<'_> {
         Some(footer)
     }
 
-    /// Returns the payload of the block at `handle`, and whether its checksum is right: even if it is wrong, some of it may be
-    /// right.
-    ///
-    /// `named_by` is where the sound block lies that holds the handle. A handle in a damaged one may be rubbish: it is
-    /// followed only to a sound block.
+    /// Returns the payload of the block at `handle`, and its place if its checksum is right: even if it is wrong, some of it may
+    /// be right.
     pub(super) fn load(
         &mut self,
         handle: BlockHandle,
         section: Section,
         named_by: Option<Place>,
-    ) -> Option<(Bytes, bool)> {
-        let frame = match named_by {
-            Some(named_by) => {
-                let frame = self.frame(handle, section, named_by);
-                frame.map_err(|(place, error)| self.report.find_error(place, &error))
-            }
-            None => self.sound_frame(handle, section).ok_or(()),
-        };
-        let frame = frame.ok()?;
+    ) -> Option<(Bytes, Option<Place>)> {
+        let frame = self.frame(handle, section, named_by)?;
         let place = (section, handle.offset);
         self.account(place, frame.len() as u64);
-        // One finding per block is enough: a wrong checksum explains the rest.
-        let verified = self.accept(place, frame::verify(&frame));
-        let opened = frame::open(&frame);
-        let payload = match verified {
-            Some(()) => self.accept(place, opened),
-            None => opened.ok(),
-        };
-        Some((payload?, verified.is_some()))
+        let sound = self.accept(place, frame::verify(&frame)).map(|()| place);
+        Some((self.accept(sound, frame::open(&frame))?, sound))
     }
 
     /// Reads a block of entries. If its checksum is right, so is its structure up to the last byte.
@@ -74,29 +58,31 @@ impl Verifier<'_> {
         handle: BlockHandle,
         section: Section,
         named_by: Option<Place>,
-    ) -> Option<(Block<Bytes>, bool)> {
-        let (payload, is_sound) = self.load(handle, section, named_by)?;
+    ) -> Option<(Block<Bytes>, Option<Place>)> {
+        let (payload, sound) = self.load(handle, section, named_by)?;
         let block = Block::parse(payload).and_then(|block| {
             self.work.take(&block)?;
-            if is_sound {
+            if sound.is_some() {
                 block.check_entries()?;
             }
             Ok(block)
         });
-        let block = if is_sound {
-            self.accept((section, handle.offset), block)
-        } else {
-            block.ok()
-        };
-        Some((block?, is_sound))
+        Some((self.accept(sound, block)?, sound))
     }
 
-    /// Reports the defect, if there is one.
-    pub(super) fn accept<T>(&mut self, place: Place, checked: Result<T, Defect>) -> Option<T> {
-        let located = checked.map_err(|defect| defect.locate(place.0, place.1));
-        located
-            .map_err(|error| self.report.find_error(place, &error))
-            .ok()
+    /// Reports the defect, if there is one and a place for it.
+    pub(super) fn accept<T>(
+        &mut self,
+        place: impl Into<Option<Place>>,
+        checked: Result<T, Defect>,
+    ) -> Option<T> {
+        let report = |defect: Defect| {
+            if let Some(place) = place.into() {
+                self.report
+                    .find_error(place, &defect.locate(place.0, place.1));
+            }
+        };
+        checked.map_err(report).ok()
     }
 
     /// Notes that `len` bytes are the block at this place, including its trailer.
@@ -105,29 +91,40 @@ impl Verifier<'_> {
         self.extents.push((offset, offset + len, section));
     }
 
-    /// Reads the frame at `handle`, which the block at `named_by` holds. An error comes with its place: that of the frame, or of
-    /// the block with the handle.
-    fn frame(
+    /// Reads the frame at `handle`, which the sound block at `named_by` holds, and reports why it cannot be read. A handle in a
+    /// damaged block may be rubbish: without `named_by`, a frame is returned only if its checksum is right, and nothing is reported.
+    pub(super) fn frame(
         &mut self,
         handle: BlockHandle,
         section: Section,
-        named_by: Place,
-    ) -> Result<Bytes, (Place, Error)> {
-        let len = self.file.check_handle(handle, section);
-        let len = len.map_err(|defect| (named_by, defect.locate(named_by.0, named_by.1)))?;
-        let place = (section, handle.offset);
-        self.budget = self.budget.checked_sub(len).ok_or_else(|| {
+        named_by: Option<Place>,
+    ) -> Option<Bytes> {
+        let len = self.accept(named_by, self.file.check_handle(handle, section))?;
+        let frame = if let Some(left) = self.budget.checked_sub(len) {
+            self.budget = left;
+            self.file.read_frame(handle)
+        } else {
             let why = "this block was not read: handles lead to more than twice the file";
-            (place, Error::new(ErrorKind::Unsupported, why))
-        })?;
-        let frame = self.file.read_frame(handle);
-        frame.map_err(|error| (place, error))
+            Err(Error::new(ErrorKind::Unsupported, why))
+        };
+        if named_by.is_none() {
+            return frame.ok().filter(|frame| frame::verify(frame).is_ok());
+        }
+        let place = (section, handle.offset);
+        { frame.map_err(|error| self.report.find_error(place, &error)) }.ok()
     }
 
-    /// The frame at `handle`, if it lies in the file and its checksum is right.
-    pub(super) fn sound_frame(&mut self, handle: BlockHandle, section: Section) -> Option<Bytes> {
-        let frame = self.frame(handle, section, (section, handle.offset)).ok()?;
-        frame::verify(&frame).ok().map(|()| frame)
+    /// Reads a block that is no block of entries, and returns what it says and where it lies. `None` if its checksum is wrong.
+    pub(super) fn load_part<T>(
+        &mut self,
+        handle: BlockHandle,
+        section: Section,
+        named_by: Option<Place>,
+        decode: impl FnOnce(Bytes) -> Result<T, Defect>,
+    ) -> Option<(T, Place)> {
+        let (payload, sound) = self.load(handle, section, named_by)?;
+        let place = sound?;
+        Some((self.accept(place, decode(payload))?, place))
     }
 
     /// Checks whether the blocks that handles lead to cover the file, without overlaps. `is_complete`: whether an index
@@ -138,7 +135,7 @@ impl Verifier<'_> {
         // Two names may lead to one filter.
         extents.dedup_by(|b, a| a == b && a.2 == Section::Filter);
         let mut before: Extent = (0, 0, Section::Data);
-        let mut scanner = Scanner::new(self.file, &Order::Bytewise, false);
+        let mut survey = Survey::new(self.file, &Order::Bytewise, false);
         for extent in extents {
             let (start, end, section) = extent;
             let (start_before, end_before, section_before) = before;
@@ -153,8 +150,8 @@ impl Verifier<'_> {
             } else if self.is_padding(before, extent) {
                 self.report.checked_bytes += start - end_before;
             } else if start > end_before {
-                let scanner = is_complete.then_some(&mut scanner);
-                self.check_gap(end_before..start, section, scanner);
+                let survey = is_complete.then_some(&mut survey);
+                self.check_gap(end_before..start, section, survey);
             }
             if end > end_before {
                 before = extent;
@@ -173,18 +170,18 @@ impl Verifier<'_> {
     }
 
     /// Reports bytes to which no handle leads, before a block of `section`. If an index vouches that they hold no data, there is
-    /// a `scanner` to look for some.
-    fn check_gap(&mut self, gap: Range<u64>, section: Section, scanner: Option<&mut Scanner<'_>>) {
+    /// a `survey` to look for some.
+    fn check_gap(&mut self, gap: Range<u64>, section: Section, survey: Option<&mut Survey<'_>>) {
         let mut found = format!(
             "{} bytes before the {section} that no handle leads to",
             gap.end - gap.start
         );
         let (mut severity, mut place) = (Severity::Unchecked, (Section::Data, gap.start));
-        if let Some(scanner) = scanner {
+        if let Some(survey) = survey {
             (severity, place) = (Severity::Warning, (section, gap.start));
-            let blocks = scanner.scan(gap, |at| self.progress.reach(at));
-            let data = blocks.iter().filter_map(|block| block.data());
-            let entries: u64 = data.map(|digest| digest.entries).sum();
+            survey.frames.clear();
+            survey.scan(gap, |at| self.progress.reach(at));
+            let entries: u64 = survey.data().map(|block| block.digest.entries).sum();
             if entries > 0 {
                 severity = Severity::Damage;
                 found.push_str(&format!(", with {entries} entries in sound blocks"));

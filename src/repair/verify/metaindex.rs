@@ -51,13 +51,11 @@ pub(super) struct Named {
 }
 
 impl Verifier<'_> {
-    /// Checks the metaindex and loads what it leads to.
-    pub(super) fn check_metaindex(&mut self, offset: u64, metaindex: Block<Bytes>, is_sound: bool) {
-        let place = (Section::Metaindex, offset);
-        let named_by = is_sound.then_some(place);
+    /// Checks the metaindex, the block at offset `at`, and loads what it leads to.
+    pub(super) fn check_metaindex(&mut self, at: u64, block: Block<Bytes>, sound: Option<Place>) {
         let mut misordered = Tally::default();
         let (mut previous, mut names_len) = (None::<Vec<u8>>, 0);
-        let mut cursor = BlockCursor::new(metaindex);
+        let mut cursor = BlockCursor::new(block);
         while let Ok(true) = cursor.next() {
             let name = cursor.key();
             // Sharing prefixes, they could be the square of the metaindex.
@@ -65,6 +63,7 @@ impl Verifier<'_> {
             if names_len > self.file.size {
                 let expected = "names that take less than the file, all together";
                 let found = format!("{names_len} bytes");
+                let place = (Section::Metaindex, at);
                 self.report.find(Severity::Damage, place, expected, found);
                 break;
             }
@@ -75,42 +74,41 @@ impl Verifier<'_> {
             let is_filter = name.starts_with(FILTER_PREFIX) || name.starts_with(PREFIXES_NAME);
             let is_known = is_filter || [PROPERTIES_NAME, PIECES_NAME].contains(&name);
             match BlockHandle::decode(cursor.value()) {
-                Some((handle, _)) if is_filter => self.load_filter(name, handle, named_by),
+                Some((handle, _)) if is_filter => self.load_filter(name, handle, sound),
                 Some((handle, _)) if name == PROPERTIES_NAME => {
-                    self.load_properties(handle, named_by);
+                    let decode = |block: Bytes| Properties::decode(&block);
+                    let stated = self.load_part(handle, Section::Properties, sound, decode);
+                    self.named.properties = stated.or(self.named.properties.take());
                 }
-                Some((handle, _)) if name == PIECES_NAME => self.load_pieces(handle, named_by),
+                Some((handle, _)) if name == PIECES_NAME => self.load_pieces(handle, sound),
                 // Other entries may hold anything. If one holds the handle of a block, the block is no gap.
                 Some((handle, _)) => {
-                    if let Some(frame) = self.sound_frame(handle, Section::Metaindex) {
+                    if let Some(frame) = self.frame(handle, Section::Metaindex, None) {
                         self.account((Section::Metaindex, handle.offset), frame.len() as u64);
                     }
                 }
-                None if is_known && is_sound => {
+                None if is_known => {
                     let expected = format!("the handle of {}", show_key(name));
                     let found = show_key(cursor.value());
-                    self.report.find(Severity::Damage, place, expected, found);
+                    self.report.find(Severity::Damage, sound, expected, found);
                 }
                 None => {}
             }
         }
-        self.named.has_all_filters = is_sound;
-        if is_sound {
-            self.report.find_tally(Severity::Damage, place, misordered);
-        }
+        self.named.has_all_filters = sound.is_some();
+        self.report.find_tally(Severity::Damage, sound, misordered);
     }
 
     /// Reads the filter block that the metaindex has under `name`, and keeps it if it is known.
     ///
     /// Readers use the first of a policy, and the first of prefixes. More of them are out of order, and would all be held in memory.
     fn load_filter(&mut self, name: &[u8], handle: BlockHandle, named_by: Option<Place>) {
-        let place = (Section::Filter, handle.offset);
         let payload = self.load(handle, Section::Filter, named_by);
         let policy = name.strip_prefix(FILTER_PREFIX);
         let extractor = name.strip_prefix(PREFIXES_NAME).unwrap_or_default();
         let text = |name| String::from_utf8_lossy(name).into_owned();
         self.named.filters_named.push((policy.map(text), handle));
-        let Some((payload, true)) = payload else {
+        let Some((payload, Some(place))) = payload else {
             return;
         };
         let name = text(policy.unwrap_or(extractor));
@@ -191,22 +189,10 @@ impl Verifier<'_> {
         }
     }
 
-    fn load_properties(&mut self, handle: BlockHandle, named_by: Option<Place>) {
-        if let Some((payload, true)) = self.load(handle, Section::Properties, named_by) {
-            let place = (Section::Properties, handle.offset);
-            let stated = self.accept(place, Properties::decode(&payload));
-            self.named.properties = stated.map(|stated| (stated, place));
-        }
-    }
-
     fn load_pieces(&mut self, handle: BlockHandle, named_by: Option<Place>) {
-        let place = (Section::Pieces, handle.offset);
-        let Some((payload, true)) = self.load(handle, Section::Pieces, named_by) else {
-            return;
-        };
-        match self.accept(place, Pieces::decode(payload)) {
-            Some(Some(pieces)) => self.named.pieces = Some((pieces, place)),
-            Some(None) => {
+        match self.load_part(handle, Section::Pieces, named_by, Pieces::decode) {
+            Some((Some(pieces), place)) => self.named.pieces = Some((pieces, place)),
+            Some((None, place)) => {
                 let expected = "a version of about.pieces that is known";
                 let found = "another, which readers ignore";
                 self.report.find(Severity::Note, place, expected, found);
@@ -227,7 +213,7 @@ impl Verifier<'_> {
             compared.push(pieces.index.check_block(index.data()));
         }
         for divided in &pieces.filters {
-            if let Some(frame) = self.sound_frame(divided.handle, Section::Filter) {
+            if let Some(frame) = self.frame(divided.handle, Section::Filter, None) {
                 let block = frame::open(&frame);
                 compared.push(block.and_then(|block| divided.check_block(&block)));
             }

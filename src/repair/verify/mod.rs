@@ -170,7 +170,7 @@ struct Verifier<'a> {
 impl<'a> Verifier<'a> {
     fn new(file: &'a TableFile, options: VerifyOptions<'a>) -> Verifier<'a> {
         let (open, keys, mut progress) = (options.open, options.keys, options.progress);
-        progress.start(file.size);
+        progress.total = file.size;
         let order = open.order.clone().unwrap_or(Order::Bytewise);
         let is_internal = keys.is_none() && order.shortens_filter_keys();
         let kind = keys.or(is_internal.then_some(KeyKind::Database));
@@ -181,11 +181,10 @@ impl<'a> Verifier<'a> {
             internal_order(order)
         };
         let database = Reading::new(KeyKind::Database, internal);
-        let readings = match kind {
-            Some(KeyKind::Database) => vec![database],
-            None if open.order.is_none() => vec![plain, database],
-            _ => vec![plain],
-        };
+        let mut readings = vec![plain, database];
+        if kind.is_some() || open.order.is_some() {
+            readings.retain(|reading| reading.kind == kind.unwrap_or_default());
+        }
         Verifier {
             report: VerifyReport {
                 file_bytes: file.size,
@@ -214,19 +213,19 @@ impl<'a> Verifier<'a> {
         self.report.entries = self.counted.entries;
         self.report.data_blocks = self.counted.data_blocks;
         let order = self.settle();
-        if !self.progress.is_cancelled() {
+        if !self.progress.is_cancelled {
             self.report_filters();
             self.compare_properties();
             self.check_coverage(is_complete);
         }
-        if !is_complete && !self.progress.is_cancelled() {
+        if !is_complete && !self.progress.is_cancelled {
             self.count_what_is_left();
         }
-        if !self.progress.is_cancelled() {
+        if !self.progress.is_cancelled {
             self.check_that_it_opens(order);
             self.progress.complete();
         }
-        self.report.cancelled = self.progress.is_cancelled();
+        self.report.cancelled = self.progress.is_cancelled;
         let findings = &mut self.report.findings;
         findings.sort_by_key(|finding| (finding.offset(), finding.section()));
         self.report
@@ -237,10 +236,10 @@ impl<'a> Verifier<'a> {
         let named_by = Some((Section::Footer, self.file.footer_offset()));
         let index = self.load_entries(footer.index, Section::Index, named_by);
         let metaindex = self.load_entries(footer.metaindex, Section::Metaindex, named_by);
-        if let Some((metaindex, is_sound)) = metaindex {
-            self.check_metaindex(footer.metaindex.offset, metaindex, is_sound);
+        if let Some((metaindex, sound)) = metaindex {
+            self.check_metaindex(footer.metaindex.offset, metaindex, sound);
         }
-        let sound_index = index.as_ref().filter(|(_, is_sound)| *is_sound);
+        let sound_index = index.as_ref().filter(|(_, sound)| sound.is_some());
         self.compare_pieces(footer.index, sound_index.map(|(index, _)| index));
         if let Some(stated) = self.stated_kind() {
             self.kind.get_or_insert(stated);
@@ -248,11 +247,11 @@ impl<'a> Verifier<'a> {
                 self.readings.retain(|reading| reading.kind == stated);
             }
         }
-        let Some((index, is_sound)) = index else {
+        let Some((index, sound)) = index else {
             return false;
         };
-        self.check_data(footer.index.offset, index, is_sound);
-        is_sound
+        self.check_data(index, sound);
+        sound.is_some()
     }
 
     /// The kind of keys that the table says it holds.
@@ -266,11 +265,9 @@ impl<'a> Verifier<'a> {
     /// The keys say of which kind they are, unless a filter rejects some as of that kind and none as of the other: a database's
     /// filter holds user keys.
     fn settle(&mut self) -> Order {
-        let filters = self.named.filters.iter();
         let rejects = |kind| {
-            filters
-                .clone()
-                .any(|filter| filter.hidden.contains_key(&kind))
+            let mut filters = self.named.filters.iter();
+            filters.any(|filter| filter.hidden.contains_key(&kind))
         };
         self.kind = self.kind.or_else(|| match self.evidence.verdict()? {
             KeyKind::Plain if rejects(KeyKind::Plain) && !rejects(KeyKind::Database) => {

@@ -152,9 +152,8 @@ impl fmt::Display for VerifyReport {
         if let Some(clue) = &self.order_clue {
             write!(f, "; the order of the keys is not known: {clue}")?;
         }
-        self.findings
-            .iter()
-            .try_for_each(|finding| write!(f, "\n{finding}"))?;
+        let mut findings = self.findings.iter();
+        findings.try_for_each(|finding| write!(f, "\n{finding}"))?;
         match self.left_out() {
             0 => Ok(()),
             n => write!(f, "\nand {n} more"),
@@ -163,15 +162,18 @@ impl fmt::Display for VerifyReport {
 }
 
 impl VerifyReport {
-    /// Records a finding: in full while there is room.
+    /// Records a finding: in full while there is room. Without a place, it is in a damaged block: its wrong checksum was found
+    /// before, and explains the rest.
     pub(super) fn find(
         &mut self,
         severity: Severity,
-        (section, offset): Place,
+        place: impl Into<Option<Place>>,
         expected: impl Into<String>,
         found: impl Into<String>,
     ) {
-        self.record(severity, Corruption::new(section, offset, expected, found));
+        if let Some((section, offset)) = place.into() {
+            self.record(severity, Corruption::new(section, offset, expected, found));
+        }
     }
 
     fn record(&mut self, severity: Severity, corruption: Corruption) {
@@ -209,7 +211,12 @@ impl VerifyReport {
         );
     }
 
-    pub(super) fn find_tally(&mut self, severity: Severity, place: Place, tally: Tally) {
+    pub(super) fn find_tally(
+        &mut self,
+        severity: Severity,
+        place: impl Into<Option<Place>>,
+        tally: Tally,
+    ) {
         if let Some((expected, mut found)) = tally.first {
             if tally.count > 1 {
                 found.push_str(&format!(" (and {} more such)", tally.count - 1));
