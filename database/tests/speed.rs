@@ -34,6 +34,9 @@ fn write(writer: &mut Writer) {
     }
 }
 
+/// What is measured: its name, C++ LevelDB's command, what we do, and how many times as fast it must be.
+type Work<'a> = (&'a str, &'a str, fn(&Database) -> usize, f64);
+
 /// Nanoseconds, and bytes of what was found.
 type Took = (u64, u64);
 
@@ -95,7 +98,7 @@ fn scans_are_as_fast_as_in_cpp_leveldb_and_lookups_nearly() {
         let tables = OpenOptions::new().cache(BlockCache::new(8 << 20));
         let options = DatabaseOptions::new().tables(tables);
         let db = options.open_read_only(&ours_in).unwrap();
-        let works: [(&str, &str, fn(&Database) -> usize, f64); 3] = [
+        let works: [Work<'_>; 3] = [
             ("scan, lent", "scan", scan, 1.0),
             ("scan, kept", "scan", collect, 0.0),
             ("get", &get_command, get, 0.8),
