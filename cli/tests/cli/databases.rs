@@ -588,7 +588,7 @@ fn other_directories_are_named() {
     let directory = TempDir::new().unwrap();
     let path = directory.path();
     for (name, contents, words) in [
-        ("notes.txt", "", "no database"),
+        ("notes.txt", "", "neither CURRENT nor tables"),
         ("KEYREGISTRY", "", "a database of Badger"),
         ("OPTIONS-000007", "", "RocksDB or Pebble"),
         (
