@@ -1,7 +1,7 @@
 //! Compares the public interface of `leveltable`, with all features, with `docs/public-api.txt`.
 //!
 //! This makes every change of the interface visible in review. It needs rustdoc's JSON, and so a nightly
-//! toolchain; `.ci/run` runs it. To update the list:
+//! toolchain, which it installs; `.ci/run` runs it. To update the list:
 //!
 //! ```console
 //! UPDATE=1 cargo test -p leveltable-public-api -- --ignored
@@ -12,11 +12,14 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+/// The toolchain, by its date: others list the same interface in other words.
+const TOOLCHAIN: &str = "nightly-2026-05-20";
+
 /// The directory of the package `leveltable`.
 const ENGINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 #[test]
-#[ignore = "needs a nightly toolchain; .ci/run runs it where there is one"]
+#[ignore = "installs a nightly toolchain; .ci/run runs it"]
 fn the_public_interface_is_the_one_that_is_listed() {
     let listed_at = Path::new(ENGINE).join("docs/public-api.txt");
     let actual = public_interface();
@@ -56,7 +59,15 @@ fn public_interface() -> String {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("public_api");
     let mut rustdoc = Command::new("rustup");
     rustdoc
-        .args(["run", "nightly", "cargo", "rustdoc", "--locked", "--lib"])
+        .args([
+            "run",
+            "--install",
+            TOOLCHAIN,
+            "cargo",
+            "rustdoc",
+            "--locked",
+            "--lib",
+        ])
         .args(["--all-features", "--target-dir"])
         .arg(&target)
         .args(["--", "-Zunstable-options", "--output-format", "json"])
