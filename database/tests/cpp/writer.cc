@@ -6,8 +6,8 @@
 //   snapshot | release                                      hold one, or let the oldest go
 //   compact                                                 all keys
 //   dump FILE                                               every entry: u32 LE length of key, key, u32 LE length of value, value
-//   scan | get COUNT STRIDE                                 walk all entries, or look up user/00000000 and so on, all of them in
-//                                                           steps of STRIDE; "ok", nanoseconds, bytes of what was found
+//   scan | get COUNT                                        walk all entries, or look up as many of COUNT keys, user/00000000 and
+//                                                           so on, at random; "ok", nanoseconds, bytes of what was found
 //   repair DIR
 //   close
 
@@ -77,13 +77,17 @@ struct Writer {
     return bytes;
   }
 
-  // Looks up every key once. Returns the bytes of values.
-  size_t Get(uint64_t count, uint64_t stride) {
+  // Looks up as many keys as there are, at random (xorshift32 from 1). Returns the bytes of values.
+  size_t Get(uint32_t count) {
     size_t bytes = 0;
+    uint32_t random = 1;
     char key[32];
     std::string value;
-    for (uint64_t i = 0; i < count; i++) {
-      const int length = snprintf(key, sizeof key, "user/%08u", static_cast<unsigned>(i * stride % count));
+    for (uint32_t i = 0; i < count; i++) {
+      random ^= random << 13;
+      random ^= random >> 17;
+      random ^= random << 5;
+      const int length = snprintf(key, sizeof key, "user/%08u", static_cast<unsigned>(random % count));
       if (db->Get(leveldb::ReadOptions(), leveldb::Slice(key, length), &value).ok()) bytes += value.size();
     }
     return bytes;
@@ -142,10 +146,10 @@ struct Writer {
       }
       return it->status();
     } else if (command == "scan" || command == "get") {
-      uint64_t count = 0, stride = 0;
-      line >> count >> stride;
+      uint32_t count = 0;
+      line >> count;
       const auto begin = std::chrono::steady_clock::now();
-      const size_t bytes = command == "scan" ? Scan() : Get(count, stride);
+      const size_t bytes = command == "scan" ? Scan() : Get(count);
       const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - begin;
       figures = " " + std::to_string(took.count()) + " " + std::to_string(bytes);
     } else if (command == "repair") {
