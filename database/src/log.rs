@@ -285,9 +285,8 @@ pub struct Recovery {
     pub without_manifest: bool,
     /// The logs that were read, in ascending order.
     pub logs: Vec<ReadLog>,
-    /// Names of files, and bytes of these logs and MANIFESTs that are no record: ends that a writer did not finish, zeros, and damage that was
-    /// left out with
-    /// [`skip_damaged`](crate::DatabaseOptions::skip_damaged).
+    /// Names of files, and bytes of these logs and MANIFESTs that are no record: ends that a writer did not finish, zeros, and
+    /// damage that was left out with [`skip_damaged`](crate::DatabaseOptions::skip_damaged).
     pub gaps: Vec<(String, Gap)>,
     /// The log that the MANIFEST says is in use, if it is not there.
     pub missing_log: Option<u64>,

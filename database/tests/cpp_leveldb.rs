@@ -8,11 +8,10 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 
-use bytes::Bytes;
 use leveltable::{Comparator, ErrorKind};
 use leveltable_database::{Database, DatabaseOptions, FileKind, FileState, VersionState};
 
-use common::{Change, Settings, Writer, copy_dir, scratch};
+use common::{Change, Settings, Writer, copy_dir, scratch, take};
 
 mod common;
 
@@ -145,17 +144,9 @@ fn assert_same(db: &Database, model: &Model, settings: &Settings, random: &mut f
         let (mut front, mut ends) = (Vec::new(), Vec::new());
         // From both ends in turn, to keep and lent.
         loop {
-            let (taken, list) = match random.u8(..3) {
-                0 => (range.next(), &mut front),
-                1 => {
-                    let moved = range.advance();
-                    let lent = [range.key(), range.value()].map(Bytes::copy_from_slice);
-                    let entry = moved.map(|moved| moved.then_some(lent.into()));
-                    (entry.transpose(), &mut front)
-                }
-                _ => (range.next_back(), &mut ends),
-            };
-            match taken {
+            let way = random.u8(..3);
+            let list = if way < 2 { &mut front } else { &mut ends };
+            match take(&mut range, way) {
                 Some(entry) => list.push(entry.unwrap()),
                 None => break,
             }

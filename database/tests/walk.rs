@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::path::Path;
 
 use bytes::Bytes;
-use common::{Log, batch, edit, internal, listing, scratch, write_database};
+use common::{Log, batch, edit, internal, listing, scratch, take, write_database};
 use leveltable::DbTableBuilder;
 use leveltable_database::{Database, TableFile};
 
@@ -102,17 +102,11 @@ fn ranges_are_the_same_from_both_ends_to_keep_and_lent() {
             let mut lent = Entry::default();
             loop {
                 let way = random.u8(..3);
-                let (expected, found) = match way {
-                    0 => (left.pop_front(), range.next()),
-                    1 => {
-                        let moved = range.advance();
-                        let entry = [range.key(), range.value()].map(Bytes::copy_from_slice);
-                        let found = moved.map(|moved| moved.then_some(entry.into()));
-                        (left.pop_front(), found.transpose())
-                    }
-                    _ => (left.pop_back(), range.next_back()),
+                let expected = match way {
+                    0 | 1 => left.pop_front(),
+                    _ => left.pop_back(),
                 };
-                let found = found.map(Result::unwrap);
+                let found = take(&mut range, way).map(Result::unwrap);
                 assert_eq!(found, expected, "seed {seed}");
                 // What the front lends stays while entries are taken from the back.
                 if way < 2 || expected.is_none() {

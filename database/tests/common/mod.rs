@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 
+use bytes::Bytes;
 pub(crate) use encode::*;
+use leveltable_database::DatabaseRange;
 
 mod encode;
 
@@ -165,6 +167,22 @@ fn program() -> &'static Path {
         std::fs::rename(built, &program).unwrap();
         program
     })
+}
+
+/// Takes an entry from a range: way 0 is from the front to keep, 1 from the front as it is lent, 2 from the back.
+pub(crate) fn take(
+    range: &mut DatabaseRange,
+    way: u8,
+) -> Option<leveltable::Result<(Bytes, Bytes)>> {
+    match way {
+        0 => range.next(),
+        1 => {
+            let moved = range.advance();
+            let lent = [range.key(), range.value()].map(Bytes::copy_from_slice);
+            moved.map(|moved| moved.then_some(lent.into())).transpose()
+        }
+        _ => range.next_back(),
+    }
 }
 
 /// Copies the files of a directory.
