@@ -66,11 +66,15 @@ impl TableFile {
             #[cfg(feature = "async")]
             SourceBytes::Remote(_) => Ok(0), // it comes with the tail
         };
+        let owners = match &source.bytes {
+            SourceBytes::Memory(..) => Owners::new(),
+            _ => Owners::default(),
+        };
         let mut file = TableFile {
             source,
             size: 0,
             counters: Counters::default(),
-            owners: Owners::default(),
+            owners,
             held: Vec::new(),
         };
         file.size = size.map_err(|e| file.name_in(Error::io("asking for the table's size", e)))?;

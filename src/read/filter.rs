@@ -1,6 +1,7 @@
 //! The filters of an open table, which appear when they are first needed: whole, or piece by piece.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -12,7 +13,6 @@ use crate::format::footer::BlockHandle;
 use crate::format::frame;
 use crate::format::pieces_filter::FilterPieces;
 use crate::format::prefix_block::PrefixBlockReader;
-use crate::read::file::saturating_len;
 use crate::read::index::NotLoaded;
 use crate::read::store::frame_range;
 
@@ -22,6 +22,8 @@ pub(crate) struct TableFilter {
     pub(super) of: FilterOf,
     pub(super) handle: BlockHandle,
     form: Form,
+    /// Bytes of memory that the pieces take that are there.
+    held: AtomicUsize,
 }
 
 /// What a filter holds.
@@ -65,7 +67,13 @@ impl TableFilter {
                 Form::InPieces(pieces, cells)
             }
         };
-        TableFilter { of, handle, form }
+        let held = AtomicUsize::new(0);
+        TableFilter {
+            of,
+            handle,
+            form,
+            held,
+        }
     }
 
     /// The name of its policy or its prefix extractor.
@@ -94,10 +102,7 @@ impl TableFilter {
             Form::Whole(_) => 0,
             Form::InPieces(pieces, cells) => pieces.weight() + size_of_val(&**cells),
         };
-        let pieces = (0..self.pieces()).filter(|&i| self.has(i));
-        own + pieces
-            .map(|i| saturating_len(&self.range(i)))
-            .sum::<usize>()
+        own + self.held.load(Relaxed)
     }
 
     /// Number of pieces.
@@ -143,15 +148,20 @@ impl TableFilter {
         last_block: Option<u64>,
     ) -> Result<(), Defect> {
         // Another thread may have been faster.
-        match &self.form {
+        let is_new = match &self.form {
             Form::Whole(block) => {
                 frame::verify(bytes)?;
-                let _ = block.set(self.decode(frame::open(bytes)?, last_block)?);
+                let decoded = self.decode(frame::open(bytes)?, last_block)?;
+                block.set(decoded).is_ok()
             }
             Form::InPieces(pieces, cells) => {
                 pieces.check(i, bytes)?;
-                let _ = cells.get(i).map(|cell| cell.set(bytes.clone()));
+                let cell = cells.get(i);
+                cell.is_some_and(|cell| cell.set(bytes.clone()).is_ok())
             }
+        };
+        if is_new {
+            self.held.fetch_add(bytes.len(), Relaxed);
         }
         Ok(())
     }

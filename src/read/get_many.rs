@@ -1,5 +1,7 @@
 //! Many lookups at once: each block is read once, and many are asked for at the same time.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 
 use crate::error::Result;
@@ -19,30 +21,30 @@ pub(crate) struct Wanted<K> {
 pub(super) struct Batch<K> {
     wanted: Vec<Wanted<K>>,
     pub(super) blocks: Vec<BlockRef>,
+    /// Which of the lookups are in each of these.
+    of_blocks: Vec<Range<usize>>,
 }
 
 impl<K> Batch<K> {
     pub(super) fn new(mut wanted: Vec<Wanted<K>>) -> Batch<K> {
         wanted.sort_by_cached_key(|wanted| wanted.found.block); // moves each once
-        let of_blocks = wanted.chunk_by(|a, b| a.found.block == b.found.block);
-        let blocks = of_blocks.filter_map(|keys| Some(keys.first()?.found));
+        let (mut blocks, mut of_blocks, mut end) = (Vec::new(), Vec::new(), 0);
+        for keys in wanted.chunk_by(|a, b| a.found.block == b.found.block) {
+            blocks.extend(keys.first().map(|wanted| wanted.found));
+            of_blocks.push(end..end + keys.len());
+            end += keys.len();
+        }
         Batch {
-            blocks: blocks.collect(),
             wanted,
+            blocks,
+            of_blocks,
         }
     }
 
     /// The lookups in block number `i` of those to load.
     pub(super) fn keys(&self, i: usize) -> &[Wanted<K>] {
-        let block = self.blocks.get(i).map(|found| found.block);
-        let block_of = |wanted: &Wanted<K>| Some(wanted.found.block);
-        let start = self
-            .wanted
-            .partition_point(|wanted| block_of(wanted) < block);
-        let end = self
-            .wanted
-            .partition_point(|wanted| block_of(wanted) <= block);
-        self.wanted.get(start..end).unwrap_or_default()
+        let of_block = self.of_blocks.get(i).cloned().unwrap_or_default();
+        self.wanted.get(of_block).unwrap_or_default()
     }
 }
 

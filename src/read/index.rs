@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
 
@@ -33,6 +33,8 @@ pub(crate) struct Index {
     /// The last entry of each piece.
     tops: IndexEntries,
     slots: Vec<Slot>,
+    /// Bytes of memory that the pieces take that are there. Counted, since it is asked for under the lock of a `TableCache`.
+    held: AtomicUsize,
     /// Number of data blocks.
     len: usize,
     /// Where the index block lies, and where data blocks end at the latest.
@@ -204,6 +206,7 @@ impl Index {
             form,
             tops,
             slots: firsts.into_iter().map(slot).collect(),
+            held: AtomicUsize::new(0),
             len,
             footer,
         })
@@ -230,13 +233,9 @@ impl Index {
 
     /// Bytes of memory that it takes, with the pieces that are there.
     pub(super) fn weight(&self) -> usize {
-        let (own, is_own) = match &self.form {
-            Form::Whole(_) => (0, false),
-            Form::InFile(pieces) => (pieces.weight(), true),
-        };
-        let pieces = self.slots.iter().filter_map(|slot| slot.piece.get());
-        let pieces = pieces.map(|piece| piece.entries.weight(is_own) + piece.states.len());
-        own + self.tops.weight(true) + size_of_val(&*self.slots) + pieces.sum::<usize>()
+        let own = self.divided().map_or(0, IndexPieces::weight);
+        let slots = size_of_val(&*self.slots);
+        own + self.tops.weight(true) + slots + self.held.load(Relaxed)
     }
 
     /// The last key of each piece.
@@ -452,8 +451,11 @@ impl Index {
             states: entries.iter().map(|_| State::default()).collect(),
             entries: IndexEntries::new(bytes, entries),
         };
+        let weight = piece.entries.weight(self.divided().is_some()) + piece.states.len();
         // Another thread may have been faster.
-        let _ = slot.piece.set(Box::new(piece));
+        if slot.piece.set(Box::new(piece)).is_ok() {
+            self.held.fetch_add(weight, Relaxed);
+        }
         Ok(())
     }
 

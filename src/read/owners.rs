@@ -10,8 +10,10 @@ use crate::read::stats::{SHARDS, shard_of_this_thread};
 ///
 /// All slices of one [`Bytes`] share a count. Two threads whose lookups return slices would contend for its cache line, which
 /// takes longer than a lookup in a small table.
+///
+/// By default there are none: for a file that is not in memory.
 #[derive(Debug, Default)]
-pub(super) struct Owners(Box<[OnceLock<Bytes>; SHARDS]>);
+pub(super) struct Owners(Box<[OnceLock<Bytes>]>);
 
 /// Keeps counts in cache lines of their own; processors fetch lines in pairs.
 #[repr(align(128))]
@@ -24,6 +26,11 @@ impl AsRef<[u8]> for Owner {
 }
 
 impl Owners {
+    /// For a file in memory.
+    pub(super) fn new() -> Owners {
+        Owners((0..SHARDS).map(|_| OnceLock::new()).collect())
+    }
+
     /// The bytes of `file`, with the calling thread's count. Always the same `file`.
     #[inline]
     pub(super) fn of_this_thread<'a>(&'a self, file: &'a Bytes) -> &'a Bytes {
@@ -41,7 +48,7 @@ mod tests {
     #[test]
     fn threads_have_handles_of_their_own_to_the_same_bytes() {
         let file = Bytes::from(b"a file".to_vec());
-        let owners = Owners::default();
+        let owners = Owners::new();
         let own = |_| {
             let own = owners.of_this_thread(&file);
             assert_eq!(own.as_ptr_range(), file.as_ptr_range());
@@ -51,6 +58,7 @@ mod tests {
         assert_eq!(own(()), mine);
         let other = std::thread::scope(|scope| scope.spawn(|| own(())).join().unwrap());
         assert_ne!(other, mine);
+        assert!(std::ptr::eq(Owners::default().of_this_thread(&file), &file));
         // A slice outlives all of them.
         let slice = owners.of_this_thread(&file).slice(2..);
         drop((owners, file));

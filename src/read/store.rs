@@ -43,6 +43,16 @@ impl Loaded<'_> {
         }
     }
 
+    /// The bytes at `range` of the payload, which lies inside it.
+    #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a search found the range in the payload"
+    )]
+    pub(super) fn slice(&self, range: Range<usize>) -> &[u8] {
+        &self.payload()[range]
+    }
+
     /// The bytes at `range` of the payload, which keep the block in memory.
     #[inline]
     pub(super) fn bytes(&self, range: Range<usize>) -> Bytes {

@@ -146,8 +146,7 @@ impl Table {
         key: impl AsRef<[u8]>,
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
-        let take = |block: Loaded<'_>, value| read(block.payload().get(value).unwrap_or(&[]));
-        self.lookup(key.as_ref(), take)
+        self.lookup(key.as_ref(), |block, value| read(block.slice(value)))
     }
 
     /// Whether the table holds `key`. Costs as much as [`get`](Table::get).

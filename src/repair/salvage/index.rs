@@ -265,8 +265,10 @@ impl<'s> Index<'s> {
         self.measure();
         // What is found shows how far those around it have moved, and so what lies inside another one.
         for _ in 0..2 {
-            self.search();
-            self.measure();
+            if self.listed.iter().any(|listed| listed.found.is_none()) {
+                self.search();
+                self.measure();
+            }
         }
         // If hardly a block was in its place, those found elsewhere tell the order.
         self.is_ordered = !is_other && self.is_in_order();

@@ -136,11 +136,13 @@ impl<'s> Kinds<'s> {
     /// What the table's keys say about its kind.
     pub(super) fn evidence(&self) -> Evidence {
         let mut evidence = Evidence::default();
-        let mut blocks: Vec<&Found> = self.survey.data().collect();
-        if let Some(index) = &self.index {
-            blocks = index.blocks().collect();
-            { index.listed.iter() }.for_each(|listed| evidence.add_index_key(&listed.key));
-        }
+        let blocks: Vec<&Found> = match &self.index {
+            None => self.survey.data().collect(),
+            Some(index) => {
+                { index.listed.iter() }.for_each(|listed| evidence.add_index_key(&listed.key));
+                index.blocks().collect()
+            }
+        };
         { blocks.iter() }.for_each(|found| evidence.add(&found.digest.evidence));
         evidence
     }
