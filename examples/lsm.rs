@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use leveltable::db::{DbRange, MAX_SEQUENCE, Memtable};
+use leveltable::db::{DbEntry, DbRange, MAX_SEQUENCE, Version};
 use leveltable::{
     Compression, DbTable, OpenOptions, ReadOptions, RibbonFilterPolicy, Table, TableCache,
     WriteOptions,
@@ -37,6 +37,9 @@ pub const NOW: u64 = MAX_SEQUENCE;
 /// Level and name of the file, the newest of a level first: in the order in which lookups ask them.
 type Tables = BTreeSet<(u64, Reverse<String>)>;
 
+/// Changes that are in no table yet, by key and sequence number: the newest of a key first.
+type Memtable = BTreeMap<(Bytes, Reverse<u64>), Version>;
+
 const LAST_LEVEL: u64 = 6;
 const FAILED: &str = "an earlier write failed, and no flush has succeeded since";
 
@@ -49,7 +52,6 @@ pub struct Lsm {
     /// `None` after a failure, when nobody knows what is on disk.
     log: Option<(String, File)>,
     memtable: Memtable,
-    memtable_bytes: usize,
     tables: Tables,
     open: TableCache<String, DbTable>,
     last_sequence: u64,
@@ -81,59 +83,41 @@ impl Lsm {
             self.tables.insert((value, Reverse(name.into())));
             return Ok(());
         }
-        self.last_sequence = value;
         let mut rest = &fs::read(self.dir.join(name))?[..];
         // Up to the first record that is not whole: a crash tore that one, and its `write` has not returned.
         while let Some((len, after)) = rest.split_first_chunk()
             && let Ok(len) = usize::try_from(u64::from_be_bytes(*len))
             && let Some((record, after)) = after.split_at_checked(len)
-            && let Ok(record) = OpenOptions::new().open_db_source(record.to_vec())
-            && record.iter().all(|entry| entry.is_ok())
+            && let Ok(changes) = changes_in(record)
         {
-            self.apply(&record)?;
+            self.memtable.extend(changes);
             rest = after;
         }
+        let sequences = self.memtable.keys().map(|(_, sequence)| sequence.0);
+        self.last_sequence = sequences.fold(value, u64::max);
         Ok(())
     }
 
     /// Sets keys to values, and deletes those without a value. Returns when that is on disk. After an error or a crash, all of
     /// it is or nothing; after an error, nothing more is written until `flush` succeeds.
-    pub fn write<K: AsRef<[u8]>, V: AsRef<[u8]>>(
-        &mut self,
-        changes: &[(K, Option<V>)],
-    ) -> Result<()> {
-        if self.memtable_bytes >= self.memtable_limit {
+    pub fn write(&mut self, batch: &[(impl AsRef<[u8]>, Option<impl AsRef<[u8]>>)]) -> Result<()> {
+        if self.log.as_ref().ok_or(FAILED)?.1.metadata()?.len() >= self.memtable_limit as u64 {
             self.flush()?;
         }
-        let batch = Memtable::new();
-        for ((key, value), sequence) in changes.iter().zip(self.last_sequence + 1..) {
+        let mut changes = Memtable::new();
+        for ((key, value), sequence) in batch.iter().zip(self.last_sequence + 1..) {
+            let key = Bytes::copy_from_slice(key.as_ref());
             let value = value.as_ref().map(|value| value.as_ref().to_vec());
-            batch.add(key, sequence, value.into());
+            changes.insert((key, Reverse(sequence)), value.into());
         }
         // A record is a whole table, which brings its checksums. Syncing it takes longer than building it.
-        let options = WriteOptions::leveldb().compression(Compression::None);
-        let mut builder = options.no_filter().build_db(Vec::new());
-        for entry in batch.iter() {
-            let entry = entry?;
-            builder.add_version(entry.user_key, entry.sequence, &entry.version)?;
-        }
-        let (record, _) = builder.finish_into_writer()?;
+        let record = table_of(&changes)?;
         let (name, mut log) = self.log.take().ok_or(FAILED)?;
         log.write_all(&[&(record.len() as u64).to_be_bytes(), &*record].concat())?;
         log.sync_data()?;
         self.log = Some((name, log));
-        self.memtable_bytes += record.len();
-        self.apply(&OpenOptions::new().open_db_source(record)?)
-    }
-
-    /// Adds a record of the log to the memtable.
-    fn apply(&mut self, record: &DbTable) -> Result<()> {
-        for entry in record {
-            let entry = entry?;
-            self.last_sequence = self.last_sequence.max(entry.sequence);
-            self.memtable
-                .add(entry.user_key, entry.sequence, entry.version);
-        }
+        self.memtable.extend(changes);
+        self.last_sequence += batch.len() as u64;
         Ok(())
     }
 
@@ -146,8 +130,10 @@ impl Lsm {
 
     /// Returns the value of `key`: [`NOW`], or as a snapshot sees it.
     pub fn get(&self, key: &[u8], at: u64) -> Result<Option<Bytes>> {
-        if let Some(entry) = self.memtable.get_at(key, at) {
-            return Ok(entry.version.into_value());
+        let place = (Bytes::copy_from_slice(key), Reverse(at));
+        let newest = self.memtable.range(place..).next();
+        if let Some((_, version)) = newest.filter(|((own, _), _)| own == key) {
+            return Ok(version.clone().into_value());
         }
         // The newest table that knows the key decides. The filters of others say that they do not, nearly always without a read.
         for id in &self.tables {
@@ -166,7 +152,9 @@ impl Lsm {
     /// Iterates from both ends over the entries of `keys`, as [`get`](Lsm::get) sees them.
     pub fn range<'k>(&self, keys: impl RangeBounds<&'k [u8]>, at: u64) -> Result<DbRange> {
         let keys = (keys.start_bound().cloned(), keys.end_bound().cloned());
-        let mut inputs = vec![self.memtable.range(keys)];
+        // A copy in memory, which later changes do not touch.
+        let memtable = OpenOptions::new().open_db_source(table_of(&self.memtable)?)?;
+        let mut inputs = vec![memtable.range(keys)];
         for id in &self.tables {
             inputs.push(self.table(id)?.range(keys));
         }
@@ -176,10 +164,10 @@ impl Lsm {
     /// Writes the memtable to a table, starts a new log, and compacts full levels.
     pub fn flush(&mut self) -> Result<()> {
         let name = self.new_name("log");
-        let log = File::create(self.dir.join(&name))?;
-        self.log = Some((name, log));
-        self.merge(0..0, Some(self.memtable.iter()), 0)?;
-        (self.memtable, self.memtable_bytes) = (Memtable::new(), 0);
+        self.log = Some((name.clone(), File::create(self.dir.join(name))?));
+        let memtable = OpenOptions::new().open_db_source(table_of(&self.memtable)?)?;
+        self.merge(0..0, Some(memtable.iter()), 0)?;
+        self.memtable.clear();
         for level in 0..=LAST_LEVEL {
             if self.tables.iter().filter(|id| id.0 == level).count() >= self.level_limit.max(2) {
                 self.merge(level..level + 1, None, LAST_LEVEL.min(level + 1))?;
@@ -246,6 +234,23 @@ impl Lsm {
         self.last_file += 1;
         format!("{:010}.{extension}", self.last_file)
     }
+}
+
+/// Returns the changes in a record of the log.
+fn changes_in(record: &[u8]) -> leveltable::Result<Memtable> {
+    let table = OpenOptions::new().open_db_source(record.to_vec())?;
+    let change = |own: DbEntry| ((own.user_key, Reverse(own.sequence)), own.version);
+    table.iter().map(|entry| entry.map(change)).collect()
+}
+
+/// Returns a table of these changes.
+fn table_of(changes: &Memtable) -> leveltable::Result<Vec<u8>> {
+    let options = WriteOptions::leveldb().compression(Compression::None);
+    let mut builder = options.no_filter().build_db(Vec::new());
+    for ((key, sequence), version) in changes {
+        builder.add_version(key, sequence.0, version)?;
+    }
+    Ok(builder.finish_into_writer()?.0)
 }
 
 fn main() -> Result<()> {

@@ -7,7 +7,7 @@ use std::ops::Bound;
 use arbitrary::Arbitrary;
 use leveltable::{
     BytewiseComparator, DbTable, ErrorKind, OpenOptions, Result, Table, WriteOptions,
-    db::{DbCursor, Memtable, ValueType},
+    db::{DbCursor, ValueType},
     merge::MergeCursor,
 };
 use leveltable_fuzz::naive::{Compare, Entry};
@@ -35,8 +35,6 @@ struct One {
     entries: Entries,
     lower: Limit,
     upper: Limit,
-    /// Whether a database's versions are in memory.
-    is_memory: bool,
     /// A byte of the file to change, and by what.
     damage: Option<(u16, u8)>,
 }
@@ -207,10 +205,8 @@ fuzz_target!(|input: Input| {
                 .enumerate()
                 .map(|(i, (table, entries, one))| {
                     let bounds = (one.lower.resolve(&keys), one.upper.resolve(&keys));
-                    let memtable = one.is_memory.then(|| in_memory(&entries, order));
                     items.extend(within(entries, &bounds, compare, i));
-                    memtable
-                        .map_or_else(|| table.range(bounds.clone()), |m| m.range(bounds.clone()))
+                    table.range(bounds)
                 });
             let ranges: Vec<_> = ranges.collect();
             let cursor = DbTable::merge(ranges).unwrap();
@@ -321,17 +317,6 @@ fn within(entries: Vec<DbEntry>, bounds: &Bounds, compare: Compare, input: usize
     entries
         .map(|(key, sequence, value)| (key, sequence, value, input))
         .collect()
-}
-
-fn in_memory(entries: &[DbEntry], order: KeyOrder) -> Memtable {
-    let memtable = match order {
-        KeyOrder::Reverse => Memtable::with_comparator(order),
-        _ => Memtable::new(),
-    };
-    for (key, sequence, value) in entries {
-        memtable.add(key, *sequence, value.clone().into());
-    }
-    memtable
 }
 
 /// What a snapshot sees of sorted entries: of each key the first that is old enough.

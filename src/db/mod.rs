@@ -3,7 +3,6 @@
 pub(crate) mod builder;
 mod compaction;
 pub(crate) mod cursor;
-mod memtable;
 pub(crate) mod range;
 mod snapshot;
 pub(crate) mod table;
@@ -15,7 +14,6 @@ pub use crate::format::properties::KeyKind;
 pub use builder::DbTableBuilder;
 pub use compaction::Compaction;
 pub use cursor::DbCursor;
-pub use memtable::Memtable;
 pub use range::DbRange;
 pub use snapshot::Snapshot;
 pub use table::{DbEntry, DbTable, Version};

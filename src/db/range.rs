@@ -4,7 +4,6 @@ use std::ops::Bound;
 
 use crate::comparator::Order;
 use crate::db::cursor::DbCursor;
-use crate::db::memtable::Memtable;
 #[cfg(doc)]
 use crate::db::snapshot::Snapshot;
 use crate::db::table::{DbEntry, DbTable};
@@ -98,7 +97,7 @@ pub(super) fn stored_bounds((lower, upper): &Bounds) -> Bounds {
 
 impl DbTable {
     /// Returns a cursor over the entries of several tables of one database, or of [ranges](DbTable::range) of them, before
-    /// the first entry. A [`Memtable`] can be among them.
+    /// the first entry.
     ///
     /// The order in which the tables are given matters only if two of them have the same user key with the same sequence
     /// number: these entries come in that order, and a snapshot sees the first.
@@ -159,13 +158,6 @@ impl From<&DbTable> for DbRange {
 impl From<DbTable> for DbRange {
     fn from(table: DbTable) -> DbRange {
         table.iter()
-    }
-}
-
-/// All of the memtable.
-impl From<&Memtable> for DbRange {
-    fn from(memtable: &Memtable) -> DbRange {
-        memtable.iter()
     }
 }
 

@@ -157,21 +157,23 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
             return Ok(false);
         }
         self.leave(end);
-        let (block, key, dropped) = (self.block.data().as_ref(), &mut self.key, &mut self.dropped);
-        let mut last = Entry::default();
         for entry in self.block.entries_from(self.block.restart_before(end), 0) {
             let entry = entry?;
-            if entry.shared() < last.shared() {
-                let range = entry.shared()..last.shared();
-                dropped.splice(dropped.len(), key.memory(), range);
-            }
-            key.splice(entry.shared(), block, entry.unshared());
-            last = entry;
+            self.way_back.push(entry);
             if entry.end() >= end {
                 break;
             }
-            self.way_back.push(entry);
         }
+        let (block, key, dropped) = (self.block.data().as_ref(), &mut self.key, &mut self.dropped);
+        let mut shared = 0;
+        for entry in &self.way_back {
+            if entry.shared() < shared {
+                dropped.splice(dropped.len(), key.memory(), entry.shared()..shared);
+            }
+            key.splice(entry.shared(), block, entry.unshared());
+            shared = entry.shared();
+        }
+        let last = self.way_back.pop().unwrap_or_default();
         if last.end() != end {
             let expected = format!("an entry that ends at byte {end} of the block");
             let found = format!("one from byte {} to {}", last.offset(), last.end());

@@ -67,9 +67,9 @@ impl Buffer {
     pub(super) fn splice(&mut self, kept: usize, from: &[u8], range: Range<usize>) {
         debug_assert!(kept <= self.len, "only bytes of the buffer can be kept");
         let len = range.end - range.start;
-        if len <= CHUNK
-            && let Some(chunk) = from.get(range.start..range.start + CHUNK)
+        if let Some(chunk) = from.get(range.start..range.start + CHUNK)
             && let Some(to) = self.memory.get_mut(kept..kept + CHUNK)
+            && len <= CHUNK
         {
             to.copy_from_slice(chunk);
             self.len = kept + len;

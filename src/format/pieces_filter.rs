@@ -34,19 +34,24 @@ const MAX_PIECES: usize = 1 << 16;
 /// Logarithms of the shortest and of the longest piece. No equation needs words of more than two pieces.
 const PIECE_LGS: Range<u64> = 12..32;
 
-/// A divided filter block. Its pieces are numbered: those of the words, those of the codes, and the tail.
+/// The piece at the end of the block, of which there is a copy. Nothing is rejected before the copy was compared with it.
+const TAIL: usize = 0;
+
+/// A divided filter block. Its pieces are numbered: the tail, those of the words, and those of the codes.
 #[derive(Debug)]
 pub(crate) struct FilterPieces {
     /// The handle of the filter block.
     pub(crate) handle: BlockHandle,
-    lg: u64,
+    lg: u32,
+    /// The number of bytes in a piece, less one.
+    mask: usize,
     /// Copied from `about.pieces`.
     tail: Bytes,
     /// What the tail says.
     layout: RibbonLayout,
     crcs: Bytes,
-    /// Number of pieces of the words.
-    words: usize,
+    /// The first piece of the codes.
+    codes: usize,
 }
 
 impl FilterPieces {
@@ -89,9 +94,10 @@ impl FilterPieces {
         let count = words + layout.codes_len.div_ceil(1 << lg);
         Ok(FilterPieces {
             handle,
-            lg,
+            lg: lg as u32,
+            mask: (1 << lg) - 1,
             crcs: input.take(4 * count)?,
-            words,
+            codes: 1 + words,
             layout,
             tail,
         })
@@ -107,11 +113,6 @@ impl FilterPieces {
         self.crcs.len() / 4 + 1
     }
 
-    /// The last piece: the end of the block, of which there is a copy. Nothing is rejected before the copy was compared with it.
-    fn tail_piece(&self) -> usize {
-        self.len() - 1
-    }
-
     /// Whether the filter has the keys of every data block that begins before `data_end`, and so of the whole table: LevelDB's
     /// formula for the blocks of filter 0. For a filter of keys; one of prefixes is always of the whole table.
     pub(crate) fn covers(&self, data_end: u64) -> bool {
@@ -124,9 +125,9 @@ impl FilterPieces {
         let words_len = self.layout.words_len;
         let codes_end = words_len + self.layout.codes_len;
         let (start, end) = match i {
-            _ if i < self.words => (i << self.lg, words_len),
-            _ if i < self.tail_piece() => (words_len + ((i - self.words) << self.lg), codes_end),
-            _ => (codes_end, codes_end + self.tail.len()),
+            TAIL => (codes_end, codes_end + self.tail.len()),
+            _ if i < self.codes => ((i - 1) << self.lg, words_len),
+            _ => (words_len + ((i - self.codes) << self.lg), codes_end),
         };
         let end = end.min(start + (1 << self.lg));
         self.handle.offset + start as u64..self.handle.offset + end as u64
@@ -135,7 +136,8 @@ impl FilterPieces {
     /// Checks the bytes at the [`range`](Self::range) of piece `i`. Those of the tail must equal their copy, by which pieces were
     /// found.
     pub(crate) fn check(&self, i: usize, bytes: &[u8]) -> Result<(), Defect> {
-        let (stored, computed) = (fixed32_at(&self.crcs, 4 * i), crc32c(bytes));
+        let crc = i.checked_sub(1).map(|i| 4 * i);
+        let (stored, computed) = (crc.and_then(|at| fixed32_at(&self.crcs, at)), crc32c(bytes));
         let is_right = stored.map_or(*bytes == *self.tail, |stored| stored == computed);
         let expected = || {
             let crc = stored.unwrap_or_else(|| crc32c(&self.tail));
@@ -160,13 +162,13 @@ impl FilterPieces {
         hash: u64,
         piece: impl Fn(usize) -> Option<&'p [u8]>,
     ) -> Option<bool> {
-        piece(self.tail_piece())?;
+        piece(TAIL)?;
         let layout = &self.layout;
         let mut place = layout.first(hash);
         while let Some(probe) = place.filter(|probe| probe.code_at() < layout.codes_len) {
             let codes = piece(self.codes_piece(&probe))?;
-            if !probe.is_bumped(*codes.get(probe.code_at() & self.mask())?) {
-                return self.holds(&probe, piece);
+            if !probe.is_bumped(*codes.get(probe.code_at() & self.mask)?) {
+                return self.holds(probe, piece);
             }
             place = layout.next(&probe, self.ribbon_tail());
         }
@@ -181,15 +183,16 @@ impl FilterPieces {
         mut layers: usize,
         piece: impl Fn(usize) -> Option<&'p [u8]>,
     ) -> Vec<usize> {
-        let mut needs = vec![self.tail_piece()];
+        let mut needs = vec![TAIL];
         let layout = &self.layout;
         let mut place = layout.first(hash);
         while let Some(probe) = place {
             let codes = piece(self.codes_piece(&probe));
-            let code = codes.and_then(|codes| codes.get(probe.code_at() & self.mask()));
+            let code = codes.and_then(|codes| codes.get(probe.code_at() & self.mask));
             if code.is_none_or(|&code| !probe.is_bumped(code)) {
                 let words = layout.words_at(&probe);
-                needs.extend(words.start >> self.lg..words.end.div_ceil(1 << self.lg));
+                let first = 1 + (words.start >> self.lg);
+                needs.extend(first..1 + words.end.div_ceil(1 << self.lg));
                 needs
                     .extend((probe.code_at() < layout.codes_len).then(|| self.codes_piece(&probe)));
                 layers = code.map_or(layers.saturating_sub(1), |_| 0);
@@ -209,20 +212,21 @@ impl FilterPieces {
     #[inline]
     fn holds<'p>(
         &self,
-        probe: &RibbonProbe,
+        probe: RibbonProbe,
         piece: impl Fn(usize) -> Option<&'p [u8]>,
     ) -> Option<bool> {
-        let range = self.layout.words_at(probe);
+        let range = self.layout.words_at(&probe);
         if range.is_empty() {
             return Some(true);
         }
-        let first = piece(range.start >> self.lg)?;
+        let i = 1 + (range.start >> self.lg);
+        let first = piece(i)?;
         let holds = |words: &[u8]| self.layout.holds(probe, words).unwrap_or(true);
-        let start = range.start & self.mask();
+        let start = range.start & self.mask;
         Some(match first.get(start..start + range.len()) {
             Some(words) => holds(words),
             None => {
-                let second = piece((range.start >> self.lg) + 1)?;
+                let second = piece(i + 1)?;
                 holds(&joined(first, second, start, range.len()))
             }
         })
@@ -236,12 +240,7 @@ impl FilterPieces {
     /// The piece with the code for this place of a key.
     #[inline]
     fn codes_piece(&self, probe: &RibbonProbe) -> usize {
-        self.words + (probe.code_at() >> self.lg)
-    }
-
-    #[inline]
-    fn mask(&self) -> usize {
-        (1 << self.lg) - 1
+        self.codes + (probe.code_at() >> self.lg)
     }
 }
 
@@ -310,7 +309,8 @@ mod tests {
                     part
                 })
                 .collect();
-            assert_eq!(parts.concat(), block);
+            let (tail, others) = parts.split_first().unwrap();
+            assert_eq!([&others.concat()[..], tail].concat(), block);
             let policy = RibbonFilterPolicy::new(10);
             let (mut asked, mut again, mut straddling) = (0, 0, 0);
             for key in (0..40_000u32).map(|i| (i * 17).to_be_bytes()) {
@@ -334,7 +334,7 @@ mod tests {
                     rounds += 1;
                 };
                 assert_eq!(found, policy.key_may_match(&key, filter));
-                assert!(there[parts.len() - 1], "asked without the tail");
+                assert!(there[TAIL], "asked without the tail");
                 (asked, again) = (asked + 1, again + u32::from(rounds > 1));
             }
             assert!(again <= asked / 8, "{keys} keys: {again} of {asked}");

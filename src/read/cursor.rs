@@ -1,4 +1,4 @@
-//! Walking a table, or entries in memory, in both directions.
+//! Walking a table in both directions.
 
 use std::fmt;
 use std::ops::Bound;
@@ -16,7 +16,6 @@ use crate::format::prefetch::{LINE, prefetch};
 use crate::read::ahead::ReadAhead;
 use crate::read::bounds::{Bounds, Way, exclude_all, is_past_start, key_of, start};
 use crate::read::index::BlockRef;
-use crate::read::sorted::{Chunk, Sorted};
 use crate::read::table::Table;
 
 /// A position in a table, on an entry or between entries, that moves in both directions.
@@ -48,12 +47,12 @@ use crate::read::table::Table;
 #[derive(Clone)]
 #[must_use]
 pub struct Cursor {
-    source: Source,
+    pub(super) table: Table,
     /// Only keys within them are shown.
     pub(super) bounds: Bounds,
-    /// Walks data block `block`, or a chunk of entries in memory.
+    /// Walks data block `block`.
     entries: BlockCursor<Bytes>,
-    /// `None` until a block was loaded, and of entries in memory.
+    /// `None` until a block was loaded.
     pub(super) block: Option<BlockRef>,
     /// Whether the block may have entries outside the lower bound, and outside the upper one.
     is_edge: (bool, bool),
@@ -79,30 +78,13 @@ pub struct Cursor {
 const AHEAD: isize = 5 << 10;
 
 /// No place in memory: nothing ahead is prefetched but, harmlessly, by the first entry of a block.
-const NOWHERE: usize = usize::MAX;
-
-/// What a cursor walks.
-#[derive(Debug, Clone)]
-enum Source {
-    Table(Table),
-    /// Entries in memory, and those that the cursor has a copy of.
-    Memory(Sorted, Option<Chunk>),
-}
-
-impl Source {
-    fn order(&self) -> Result<&Order> {
-        match self {
-            Source::Table(table) => table.order(),
-            Source::Memory(sorted, _) => Ok(sorted.order()),
-        }
-    }
-}
+const NOWHERE: usize = usize::MAX / 2;
 
 /// Short: the place, not what was read.
 impl fmt::Debug for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cursor")
-            .field("source", &self.source)
+            .field("table", &self.table)
             .field("block", &self.block)
             .finish_non_exhaustive()
     }
@@ -118,17 +100,8 @@ impl Table {
 impl Cursor {
     /// A cursor before the first entry of a table within bounds.
     pub(crate) fn of_table(table: &Table, bounds: Bounds) -> Cursor {
-        Cursor::new(Source::Table(table.clone()), bounds)
-    }
-
-    /// A cursor before the first of the entries in memory within bounds.
-    pub(crate) fn of_memory(sorted: &Sorted, bounds: Bounds) -> Cursor {
-        Cursor::new(Source::Memory(sorted.clone(), None), bounds)
-    }
-
-    fn new(source: Source, bounds: Bounds) -> Cursor {
         let mut cursor = Cursor {
-            source,
+            table: table.clone(),
             bounds,
             entries: BlockCursor::new(Block::default()),
             block: None,
@@ -160,11 +133,11 @@ impl Cursor {
             return Ok(true);
         }
         let (lower, upper) = (key_of(&self.bounds.0), key_of(&self.bounds.1));
-        if let (Some(table), Some(lower), Some(upper)) = (self.table(), lower, upper) {
+        if let (Some(lower), Some(upper)) = (lower, upper) {
             // Filters know nothing of ranges, but of one key, or of those of one user key.
-            let is_internal = user_order(table.order()?).is_some();
+            let is_internal = user_order(self.order()?).is_some();
             let is_one_key = lower == upper || is_internal && user_key(lower) == user_key(upper);
-            if is_one_key && table.first_block(lower, upper)?.is_none() {
+            if is_one_key && self.table.first_block(lower, upper)?.is_none() {
                 return Ok(true);
             }
         }
@@ -185,21 +158,14 @@ impl Cursor {
         self.leave(Some(Way::Back));
     }
 
-    pub(super) fn table(&self) -> Option<&Table> {
-        match &self.source {
-            Source::Table(table) => Some(table),
-            Source::Memory(..) => None,
-        }
-    }
-
     pub(super) fn order(&self) -> Result<&Order> {
-        self.source.order()
+        self.table.order()
     }
 
     /// The first key that a walk along `way` comes to, if it need not be read.
     #[inline(never)]
     fn stated_key(&self, way: Way) -> Option<&[u8]> {
-        self.input.and(self.table()?.stated_key(way))
+        self.input.and(self.table.stated_key(way))
     }
 
     /// The current key, which may be unread; `None` on no entry.
@@ -280,14 +246,11 @@ impl Cursor {
             return Ok(self.leave(Some(Way::Forward)));
         }
         self.limit()?;
-        let Source::Table(table) = &self.source else {
-            return self.walk_memory(Bound::Included(key), Way::Forward);
-        };
-        let Some(found) = table.seek(key)? else {
+        let Some(found) = self.table.seek(key)? else {
             return Ok(self.leave(Some(Way::Forward)));
         };
         self.load(found, None)?;
-        let sought = self.entries.seek(key, self.source.order()?);
+        let sought = self.entries.seek(key, self.table.order()?);
         // Past the block's last key, but not past its index key, it is the next block's first.
         let moved = self.check(sought)? || self.walk(Way::Forward)?;
         self.arrive(moved, Way::Forward)
@@ -328,9 +291,6 @@ impl Cursor {
         self.limit()?;
         let bounds = self.bounds.clone();
         let bound = start(&bounds, way);
-        if let Source::Memory(..) = self.source {
-            return self.walk_memory(bound, way);
-        }
         let Some(first) = way.first(&self.ahead.limits) else {
             return Ok(self.leave(Some(way)));
         };
@@ -417,8 +377,8 @@ impl Cursor {
     /// Finds out, before the first block of a table is read, which blocks may have keys within the bounds: no others are read. Reads
     /// the pieces of the index that name the first and the last of them.
     fn limit(&mut self) -> Result<()> {
-        if let (Source::Table(table), false) = (&self.source, self.is_limited) {
-            let inner = &*table.inner;
+        if !self.is_limited {
+            let inner = &*self.table.inner;
             inner.bring(inner.missing_for_bounds(&self.bounds)?)?;
             self.ahead.limits = inner.blocks_within(&self.bounds)?;
             self.is_limited = true;
@@ -428,31 +388,11 @@ impl Cursor {
 
     /// Moves to the first entry of the blocks that come on the way after the current one. Some writers leave blocks empty.
     fn walk(&mut self, way: Way) -> Result<bool> {
-        if let Source::Memory(_, Some(chunk)) = &self.source {
-            let chunk = chunk.clone();
-            return self.walk_memory(chunk.end(way), way);
-        }
         while let Some(next) = self.next_block(way) {
             self.walk_into(next, Some(way))?;
             if self.start_in_block(way)? {
                 return Ok(true);
             }
-        }
-        Ok(self.leave(Some(way)))
-    }
-
-    /// Moves to the first entry in memory of a walk along `way` that starts at `bound`.
-    #[inline(never)]
-    fn walk_memory(&mut self, bound: Bound<&[u8]>, way: Way) -> Result<bool> {
-        self.leave(None);
-        if let Source::Memory(sorted, here) = &mut self.source
-            && let Some(chunk) = sorted.chunk(bound, way)?
-        {
-            self.entries.reset(chunk.block.clone());
-            *here = Some(chunk);
-            self.is_edge = self.has_bounds();
-            let moved = self.start_in_block(way)?;
-            return self.arrive(moved, way);
         }
         Ok(self.leave(Some(way)))
     }
@@ -482,19 +422,15 @@ impl Cursor {
 
     /// Turns to data block `i`, at which a walk has arrived from the one beside it, or begins.
     fn walk_into(&mut self, i: usize, way: Option<Way>) -> Result<()> {
-        let Source::Table(table) = &self.source else {
-            return Ok(());
-        };
-        let found = self.ahead.find(&table.inner, i, way)?;
+        let found = self.ahead.find(&self.table.inner, i, way)?;
         self.load(found, way)
     }
 
     /// Turns to a data block, at none of its entries. The position is lost until the caller has found a new one.
     fn load(&mut self, found: BlockRef, way: Option<Way>) -> Result<()> {
         self.leave(None);
-        if self.block.is_none_or(|block| block.block != found.block)
-            && let Source::Table(table) = &self.source
-        {
+        if self.block.is_none_or(|block| block.block != found.block) {
+            let table = &self.table;
             self.block = None;
             let loaded = self.ahead.load(&table.inner, found, way, table.read);
             let (payload, is_slice) = loaded?;
@@ -531,7 +467,7 @@ impl Cursor {
             Bound::Excluded(key) => (key, false),
             Bound::Unbounded => return self.start_in_block(way),
         };
-        let order = self.source.order()?;
+        let order = self.table.order()?;
         let sought = self.entries.seek(key, order);
         let is_at = |entries: &BlockCursor<Bytes>| order.compare(entries.key(), key).is_eq();
         let is_first = match (&sought, way) {
@@ -566,10 +502,9 @@ impl Cursor {
     #[inline]
     fn prefetch_at(&self, distance: isize) {
         // Nothing is there at both ends of the file.
-        if let Some(entry) = self.place.checked_add(self.entries.offset())
-            && let Source::Table(table) = &self.source
-            && let Some(file) = table.inner.file.memory()
-            && let Some(bytes) = file.get(entry.wrapping_add_signed(distance)..)
+        let place = self.place + self.entries.offset();
+        if let Some(file) = self.table.inner.file.memory()
+            && let Some(bytes) = file.get(place.wrapping_add_signed(distance)..)
             && let Some([first, .., next_line]) = bytes.first_chunk::<{ LINE + 1 }>()
         {
             prefetch([first, next_line].into_iter());
@@ -591,11 +526,8 @@ impl Cursor {
     /// The error of a defect in a data block.
     #[cold]
     pub(super) fn locate(&self, block: Option<BlockRef>, defect: Defect) -> Error {
-        let Source::Table(table) = &self.source else {
-            return lost();
-        };
         let offset = block.map_or(0, |found| found.handle.offset);
-        table.inner.file.locate(defect, Section::Data, offset)
+        self.table.inner.file.locate(defect, Section::Data, offset)
     }
 }
 

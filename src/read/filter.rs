@@ -166,34 +166,45 @@ impl TableFilter {
         Ok(())
     }
 
-    /// Whether the filter of the data block at offset `block` passes `key`, or, without a block, the filter of the whole table.
-    /// `None` if it is not that kind of filter: those of windows know no key of another block.
-    #[inline]
-    pub(super) fn ask(&self, key: &[u8], block: Option<u64>) -> Result<Option<bool>, NotLoaded> {
-        let whole = match &self.form {
-            Form::InPieces(..) if block.is_some() => return Ok(None),
+    /// Whether the filter of the whole table passes `key`; `None` if it has filters of windows, which know no key of another block.
+    #[inline(never)]
+    pub(super) fn ask(&self, key: &[u8]) -> Result<Option<bool>, NotLoaded> {
+        match &self.form {
             Form::InPieces(pieces, cells) => {
                 let passes = pieces.ask(RibbonFilterPolicy::hash(key), |i| piece(cells, i));
-                return passes.map(Some).ok_or(NotLoaded);
+                passes.map(Some).ok_or(NotLoaded)
             }
-            Form::Whole(filter) => filter.get().ok_or(NotLoaded)?,
-        };
-        let passes = |filter: &FilterBlockReader, at| match &self.of {
-            FilterOf::Keys(policy) => Some(filter.key_may_match(&**policy, at, key)),
+            Form::Whole(filter) => match filter.get().ok_or(NotLoaded)? {
+                Whole::Table(filter) => Ok(self.key_passes(filter, key, 0)),
+                Whole::Windows(_) => Ok(None),
+                Whole::Prefixes(filter) => Ok(Some(filter.may_match(key))),
+            },
+        }
+    }
+
+    /// Whether the filter of the window of the data block at offset `block` passes `key`; `None` if it is of the whole table.
+    pub(super) fn ask_block(&self, key: &[u8], block: u64) -> Result<Option<bool>, NotLoaded> {
+        match &self.form {
+            Form::InPieces(..) => Ok(None),
+            Form::Whole(filter) => match filter.get().ok_or(NotLoaded)? {
+                Whole::Windows(filter) => Ok(self.key_passes(filter, key, block)),
+                Whole::Table(_) | Whole::Prefixes(_) => Ok(None),
+            },
+        }
+    }
+
+    #[inline(never)]
+    fn key_passes(&self, filter: &FilterBlockReader, key: &[u8], block: u64) -> Option<bool> {
+        match &self.of {
+            FilterOf::Keys(policy) => Some(filter.key_may_match(&**policy, block, key)),
             FilterOf::Prefixes(_) => None,
-        };
-        Ok(match (whole, block) {
-            (Whole::Table(filter), None) => passes(filter, 0),
-            (Whole::Windows(filter), Some(at)) => passes(filter, at),
-            (Whole::Prefixes(filter), None) => Some(filter.may_match(key)),
-            _ => None,
-        })
+        }
     }
 
     /// Whether the filter passes `key`, which is looked for in the data block at offset `block`.
     pub(crate) fn passes(&self, block: u64, key: &[u8]) -> Result<bool, NotLoaded> {
-        let passes = match self.ask(key, None)? {
-            None => self.ask(key, Some(block))?,
+        let passes = match self.ask(key)? {
+            None => self.ask_block(key, block)?,
             passes => passes,
         };
         Ok(passes.unwrap_or(true))

@@ -137,10 +137,7 @@ impl MergeCursor {
             let first = first.get_or_insert_with(|| order.clone());
             if name_of(first) != name_of(order) {
                 let error = other_order(number, first, order);
-                return Err(match cursor.table() {
-                    Some(table) => table.inner.file.name_in(error),
-                    None => error,
-                });
+                return Err(cursor.table.inner.file.name_in(error));
             }
             if !cursor.is_ruled_out()? {
                 kept.push(cursor);

@@ -24,7 +24,6 @@ pub(crate) mod range;
 pub(crate) mod recognise;
 #[cfg(feature = "async")]
 pub mod remote;
-pub(crate) mod sorted;
 pub(crate) mod source;
 mod splits;
 pub(crate) mod stats;

@@ -173,10 +173,12 @@ impl Table {
     }
 
     /// The data block to look for `key` in, and nowhere else; `None` if filter and index know that it is not in the table.
-    #[inline]
+    #[inline(always)]
     pub(super) fn candidate(&self, key: &[u8], order: &Order) -> Result<Option<BlockRef>> {
-        let inner = &*self.inner;
-        let ask = || self.candidate_here(key, order);
+        if let Ok(found) = self.candidate_here(key, order) {
+            return Ok(found);
+        }
+        let (inner, ask) = (&*self.inner, || self.candidate_here(key, order));
         inner.ask(ask, || inner.missing_for(key, order, LAYERS))
     }
 
@@ -194,25 +196,18 @@ impl Table {
     ) -> Result<Option<BlockRef>, NotLoaded> {
         let inner = &*self.inner;
         let find = || inner.find_block(key, order);
-        let expected = inner.passed_last.load(Relaxed).then(find);
-        if let Some(Ok(Some(found))) = expected
+        if !inner.passed_last.load(Relaxed) {
+            let passes = inner.ask_filter(key, order, None)?;
+            return inner.decide(key, order, passes, find);
+        }
+        let expected = find();
+        if let Ok(Some(found)) = expected
             && let Some(block) = inner.in_place(found, self.read)
         {
             prefetch_block(block.payload());
         }
-        let mut passes = inner.ask_filter(key, order, None)?;
-        if passes == Some(false) {
-            inner.note_passed(false);
-            return Ok(None);
-        }
-        let found = expected.unwrap_or_else(find)?;
-        if passes.is_none() && found.is_some() {
-            passes = inner.ask_filter(key, order, found)?;
-        }
-        if let Some(passes) = passes {
-            inner.note_passed(passes);
-        }
-        Ok(found.filter(|_| passes != Some(false)))
+        let passes = inner.ask_filter(key, order, None)?;
+        inner.decide(key, order, passes, || expected)
     }
 
     /// A lookup: filter and index, block, search.
@@ -373,11 +368,38 @@ impl Inner {
         order: &Order,
         found: Option<BlockRef>,
     ) -> Result<Option<bool>, NotLoaded> {
-        let block = found.map(|found| found.handle.offset);
-        match &self.filter {
-            Some(filter) => filter.ask(order.filter_key(key), block),
-            None => Ok(None),
+        let Some(filter) = &self.filter else {
+            return Ok(None);
+        };
+        let key = order.filter_key(key);
+        match found {
+            None => filter.ask(key),
+            Some(found) => filter.ask_block(key, found.handle.offset),
         }
+    }
+
+    /// The data block to look for `key` in, which `find` returns, if filters pass the key: that of the table, which answered `passes`, or
+    /// else that of the block.
+    #[inline(always)]
+    fn decide(
+        &self,
+        key: &[u8],
+        order: &Order,
+        mut passes: Option<bool>,
+        find: impl FnOnce() -> Result<Option<BlockRef>, NotLoaded>,
+    ) -> Result<Option<BlockRef>, NotLoaded> {
+        if passes == Some(false) {
+            self.note_passed(false);
+            return Ok(None);
+        }
+        let found = find()?;
+        if passes.is_none() && found.is_some() {
+            passes = self.ask_filter(key, order, found)?;
+        }
+        if let Some(passes) = passes {
+            self.note_passed(passes);
+        }
+        Ok(found.filter(|_| passes != Some(false)))
     }
 
     /// Counts that the filter passed a key, or did not.

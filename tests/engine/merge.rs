@@ -12,7 +12,7 @@ use bytes::Bytes;
 use leveltable::{
     BloomFilterPolicy, BytewiseComparator, Compression, DbTable, ErrorKind, OpenOptions, ReadAt,
     Source, Table, WriteOptions,
-    db::{DbCursor, DbEntry, InternalKeyComparator, MAX_SEQUENCE, Memtable, ValueType, Version},
+    db::{DbCursor, DbEntry, InternalKeyComparator, MAX_SEQUENCE, ValueType, Version},
     inspect::CountingReadAt,
     merge::MergeCursor,
 };
@@ -320,29 +320,6 @@ fn db_table(kind: Kind, changes: &[Change]) -> DbTable {
     kind.open().open_db_source(file).unwrap()
 }
 
-/// The changes in memory, added in another order.
-fn memtable(kind: Kind, changes: &[Change]) -> Memtable {
-    let memtable = match kind.reverse {
-        true => Memtable::with_comparator(Reverse),
-        false => Memtable::new(),
-    };
-    let (even, odd) = (changes.iter().step_by(2), changes.iter().skip(1).step_by(2));
-    for change in even.chain(odd) {
-        let version = change.value.clone().into();
-        memtable.add(&change.user_key, change.sequence, version);
-    }
-    assert_eq!(memtable.len(), changes.len());
-    for sequence in 0..13 {
-        let seen = seen(changes, sequence, true);
-        for change in changes {
-            let expected = seen.iter().find(|c| c.user_key == change.user_key);
-            let found = memtable.get_at(&change.user_key, sequence);
-            assert!(expected.into_iter().eq(found.iter()), "{found:?}");
-        }
-    }
-    memtable
-}
-
 fn check_db(mut cursor: DbCursor, items: Vec<Change>, kind: Kind, moves: &[Move], ends: &[bool]) {
     let mut model = Model::new(items);
     let check = |cursor: &DbCursor, model: &Model<Change>, moved: bool| {
@@ -444,14 +421,14 @@ proptest! {
     #[test]
     fn database_merges_agree_with_the_model(
         kind in kind(),
-        inputs in prop::collection::vec((changes(), bounds(), any::<bool>()), 0..6),
+        inputs in prop::collection::vec((changes(), bounds()), 0..6),
         snapshot in prop::option::of(0..13u64),
         moves in moves(),
         ends in prop::collection::vec(any::<bool>(), 1..20),
     ) {
         let mut all = Vec::new();
         let mut ranges = Vec::new();
-        for (input, (changes, bounds, is_memory)) in inputs.into_iter().enumerate() {
+        for (input, (changes, bounds)) in inputs.into_iter().enumerate() {
             let changes = changes.into_iter().map(|(user_key, sequence, value)| Change {
                 user_key,
                 sequence,
@@ -459,11 +436,7 @@ proptest! {
                 input,
             });
             let changes = sorted(changes.collect(), kind);
-            ranges.push(if is_memory {
-                memtable(kind, &changes).range(bounds.clone())
-            } else {
-                db_table(kind, &changes).range(bounds.clone())
-            });
+            ranges.push(db_table(kind, &changes).range(bounds.clone()));
             all.extend(changes.into_iter().filter(|c| kind.contains(&bounds, &c.user_key)));
         }
         let all = sorted(all, kind);

@@ -29,6 +29,7 @@ pub(crate) struct Layout {
 }
 
 /// Where a layer has a key: the segment that its equation starts in, of all layers, and the slot of the segment.
+#[derive(Clone, Copy)]
 pub(crate) struct Probe {
     hash: u64,
     layer: usize,
@@ -119,8 +120,8 @@ impl Layout {
 
     /// Whether the equation holds in every column, by the `words` at [`words_at`](Self::words_at).
     #[inline]
-    pub(crate) fn holds(&self, probe: &Probe, words: &[u8]) -> Option<bool> {
-        let (here, next) = words.split_at_checked(4 * self.width(probe))?;
+    pub(crate) fn holds(&self, probe: Probe, words: &[u8]) -> Option<bool> {
+        let (here, next) = words.split_at_checked(4 * self.width(&probe))?;
         // An equation that starts at a segment's first slot needs no next segment. After the last segment there is none.
         let next = if probe.offset == 0 { here } else { next };
 
@@ -177,7 +178,7 @@ pub(super) fn may_match(filter: &[u8], hash: u64) -> Option<bool> {
     loop {
         let code = *codes.get(..layout.codes_len)?.get(probe.code_at())?;
         if !probe.is_bumped(code) {
-            return layout.holds(&probe, words.get(layout.words_at(&probe))?);
+            return layout.holds(probe, words.get(layout.words_at(&probe))?);
         }
         probe = layout.next(&probe, filter)?;
     }
