@@ -151,13 +151,6 @@ impl Cursor {
         Ok(false)
     }
 
-    /// Goes back to before the first of the entries within `bounds`, which lie within those of before.
-    pub(super) fn narrow(&mut self, bounds: Bounds) {
-        (self.bounds, self.block, self.is_limited) = (bounds, None, false);
-        self.ahead.limits = 0..0;
-        self.leave(Some(Way::Back));
-    }
-
     pub(super) fn order(&self) -> Result<&Order> {
         self.table.order()
     }

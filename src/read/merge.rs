@@ -95,8 +95,7 @@ impl Table {
     /// # Errors
     ///
     /// [`ErrorKind::Comparator`] if the names of the inputs' orders differ, or an order is not known; [`ErrorKind::InvalidState`]
-    /// for an input that is itself a merge, if it shows only the first entry of each key, or an entry was taken of several inputs;
-    /// and the error of a range that could not be made.
+    /// for a range of which an entry was taken, and for a merge that shows only the first entry of each key; and the error of a range that could not be made.
     pub fn merge<R: Into<TableRange>>(inputs: impl IntoIterator<Item = R>) -> Result<MergeCursor> {
         let mut all = Vec::new();
         for range in inputs {

@@ -1,7 +1,6 @@
 //! The entries of a cursor from both ends, and those of a table within bounds.
 
 use std::cmp::Ordering;
-use std::ops::Bound;
 
 use bytes::Bytes;
 
@@ -264,35 +263,13 @@ impl<C: Walk> Ends<C> {
 }
 
 impl Ends<MergeCursor> {
-    /// What is left, as inputs of a merge.
+    /// The inputs of a merge of all entries.
     pub(super) fn into_inputs(self) -> Result<Vec<Cursor>> {
-        let front = &self.front;
-        let hides_entries = front.first_wins && front.inputs.len() > 1;
-        let is_whole = self.end.is_none() && self.back.is_none() && front.is_before_first();
-        let has_place = front.is_on_entry() || front.is_before_first() || self.end.is_some();
-        let can_narrow = has_place && front.inputs.len() == 1;
-        if let Some(Some(error)) = self.end {
-            return Err(error);
-        }
-        if hides_entries || !(is_whole || can_narrow) {
+        let whole = self.into_whole()?;
+        if whole.first_wins && whole.inputs.len() > 1 {
             return Err(not_whole());
         }
-        let key = front.is_on_entry().then(|| front.key().to_vec());
-        let mut cursors = self.front.inputs;
-        if let ([only], false) = (&mut cursors[..], is_whole) {
-            let (mut lower, mut upper) = only.bounds.clone();
-            match key {
-                Some(key) if self.front_is_left => lower = Bound::Included(key),
-                Some(key) => lower = Bound::Excluded(key),
-                None => {}
-            }
-            if let Some(back) = &self.back {
-                upper = Bound::Excluded(back.key().to_vec());
-            }
-            only.narrow((lower, upper));
-            only.rule_out(|| Ok(self.end.is_some()))?;
-        }
-        Ok(cursors)
+        Ok(whole.inputs)
     }
 }
 

@@ -839,7 +839,7 @@ fn inputs_of_different_orders_are_refused() {
 }
 
 #[test]
-fn ranges_merge_what_is_left_of_them_and_snapshots_are_refused() {
+fn ranges_of_which_an_entry_was_taken_and_snapshots_are_refused() {
     let kind = Kind {
         reverse: false,
         properties: true,
@@ -852,14 +852,21 @@ fn ranges_merge_what_is_left_of_them_and_snapshots_are_refused() {
     back.next_back();
     let mut done = table.range("x"..);
     assert!(done.next().is_none());
-    let keys = |merged: MergeCursor| -> Vec<_> {
-        let keys = merged.into_iter().map(|entry| entry.unwrap().0);
-        keys.map(|key| String::from_utf8(key.to_vec()).unwrap())
-            .collect()
-    };
-    assert_eq!(keys(Table::merge([front]).unwrap()), ["b", "c", "d"]);
-    assert_eq!(keys(Table::merge([back]).unwrap()), ["a", "b", "c"]);
-    assert_eq!(keys(Table::merge([done]).unwrap()), [""; 0]);
+    let mut cursor = Table::merge([&table]).unwrap();
+    assert!(cursor.seek("c").unwrap());
+    for input in [front, back, done, cursor.into_iter()] {
+        let error = Table::merge([input]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidState);
+        assert!(error.to_string().contains("none of them taken"), "{error}");
+    }
+    let whole = Table::merge([table.range("b"..), table.range(.."b")]).unwrap();
+    assert_eq!(
+        Table::merge([whole.into_iter()])
+            .unwrap()
+            .into_iter()
+            .count(),
+        4
+    );
 
     let change = Change {
         user_key: b"k".into(),
@@ -874,44 +881,6 @@ fn ranges_merge_what_is_left_of_them_and_snapshots_are_refused() {
         let error = DbTable::merge([input]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidState);
     }
-}
-
-/// A table went on reading by the blocks of its first bounds, and showed entries that had been taken.
-#[test]
-fn what_is_left_of_a_range_of_many_blocks_is_merged() {
-    let entries: Vec<Entry> = (0..1_000)
-        .map(|i| (format!("key{i:06}").into_bytes(), vec![b'v'; 30]))
-        .collect();
-    let file = common::build(&small_blocks(), &entries);
-    let table = OpenOptions::new().open_source(file).unwrap();
-    assert!(table.data_blocks() > 10);
-    for (front, back) in [(900, 0), (0, 900), (450, 450), (1, 1), (999, 0), (500, 500)] {
-        let mut range = table.range(..);
-        range
-            .by_ref()
-            .take(front)
-            .for_each(|entry| drop(entry.unwrap()));
-        (0..back).for_each(|_| drop(range.next_back().unwrap().unwrap()));
-        let left = entries[front..1_000 - back].iter().map(|(key, _)| &key[..]);
-        for way in ["forward", "back"] {
-            let merged = Table::merge([range.clone()]).unwrap().into_iter();
-            let mut found: Vec<Bytes> = match way {
-                "forward" => merged.map(|entry| entry.unwrap().0).collect(),
-                _ => merged.rev().map(|entry| entry.unwrap().0).collect(),
-            };
-            if way == "back" {
-                found.reverse();
-            }
-            assert!(
-                found.iter().map(|key| &key[..]).eq(left.clone()),
-                "{front}, {back}, {way}"
-            );
-        }
-    }
-    let mut cursor = Table::merge([&table]).unwrap();
-    assert!(cursor.seek("key000990").unwrap());
-    let rest = Table::merge([cursor.into_iter()]).unwrap().into_iter();
-    assert_eq!(rest.count(), 10);
 }
 
 /// The inputs of such a merge have entries that it hides.
