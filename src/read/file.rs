@@ -18,7 +18,7 @@ use crate::read::owners::Owners;
 use crate::read::remote;
 use crate::read::source::{ReadAt, Source, SourceBytes};
 use crate::read::stats::{Counter, Counters};
-use crate::read::store::MAX_READ_LEN;
+use crate::read::store::{MAX_GAP, MAX_READ_LEN};
 use crate::trace;
 
 /// Bytes at the end of a file that opening reads at once. An ordinary small table lies in them whole, and of one of up to
@@ -130,7 +130,7 @@ impl TableFile {
         Ok(())
     }
 
-    /// Reads `ranges`, which ascend: those that lie beside each other together, up to [`MAX_READ_LEN`] bytes, and all at once.
+    /// Reads `ranges`, which ascend, all at once: together those that lie at most [`MAX_GAP`] bytes apart, up to [`MAX_READ_LEN`] bytes.
     ///
     /// Gives `each` the bytes of every range, with its position, as they come in, in memory of their own; of a file in memory, a slice of
     /// it. A range that cannot be read with others is read alone: an error is that of one range.
@@ -141,7 +141,7 @@ impl TableFile {
     ) {
         // Where nothing is read, nothing is gained by reading together.
         let max_len = if self.is_memory() { 0 } else { MAX_READ_LEN };
-        let groups = coalesce(ranges, 0, max_len);
+        let groups = coalesce(ranges, MAX_GAP, max_len);
         let parts: Vec<(u64, usize)> = groups.iter().map(|group| part(&group.bytes)).collect();
         self.read_many(&parts, &mut |i, read| {
             let Some(group) = groups.get(i) else { return };

@@ -95,7 +95,7 @@ pub(super) const MAX_READ_LEN: u64 = 256 << 10;
 pub(super) const MAX_BATCH_BLOCKS: usize = 512;
 const MAX_BATCH_LEN: u64 = 4 << 20;
 
-/// Most bytes between two blocks that are read together: the padding of an aligned table.
+/// Most bytes between two blocks that are read together: less than a page, such as the padding of an aligned table.
 pub(super) const MAX_GAP: u64 = PAGE_LEN - 1;
 
 /// Cached blocks whose restarts are prefetched together, so that the processor waits for the memory of all of them at once.
@@ -311,24 +311,12 @@ impl Inner {
         }
         missing.sort_unstable_by_key(|(_, found)| found.block);
         let ranges = missing.iter().map(|(_, found)| frame_range(found.handle));
-        let mut ranges: Vec<Range<u64>> = ranges.collect();
-        // Neighbours come together, with the padding between them.
-        for (range, pair) in ranges.iter_mut().zip(missing.windows(2)) {
-            if let [(_, here), (_, next)] = pair
-                && next.block == here.block + 1
-                && next.handle.offset - range.end <= MAX_GAP
-            {
-                range.end = next.handle.offset;
-            }
-        }
-        let mut admit = |i: usize, frame: Result<Bytes>| {
+        let ranges: Vec<Range<u64>> = ranges.collect();
+        self.file.read_each(&ranges, &mut |i, frame| {
             if let Some(&(at, found)) = missing.get(i) {
-                let len = frame_range(found.handle).end - found.handle.offset;
-                let frame = frame.map(|frame| frame.slice(..frame.len().min(len as usize)));
                 take(at, frame.and_then(|frame| self.admit(found, &frame, read)));
             }
-        };
-        self.file.read_each(&ranges, &mut admit);
+        });
     }
 
     /// Where a data block ends in the file, with the padding after it if no more than that lies before the next block.
