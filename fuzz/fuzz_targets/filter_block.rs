@@ -25,9 +25,7 @@ struct Input<'a> {
 #[derive(Debug, Clone, Copy, Arbitrary)]
 enum Policy {
     Bloom(u16),
-    BloomRate(f64),
     Ribbon(f64),
-    RibbonRate(f64),
     BuiltIn(u8),
 }
 
@@ -36,11 +34,7 @@ impl Policy {
         match self {
             // More would be honest megabytes for a few bytes of input.
             Policy::Bloom(bits) => Arc::new(BloomFilterPolicy::new(u32::from(bits % 600))),
-            Policy::BloomRate(rate) => Arc::new(BloomFilterPolicy::with_false_positive_rate(rate)),
             Policy::Ribbon(bits) => Arc::new(RibbonFilterPolicy::new(bits)),
-            Policy::RibbonRate(rate) => {
-                Arc::new(RibbonFilterPolicy::with_false_positive_rate(rate))
-            }
             Policy::BuiltIn(i) => {
                 let policies = built_in_policies();
                 Arc::clone(&policies[usize::from(i) % policies.len()])

@@ -1,6 +1,6 @@
 //! LevelDB's Bloom filter, bit for bit.
 
-use super::{FilterBuilder, FilterPolicy, not_finite};
+use super::{FilterBuilder, FilterPolicy};
 
 /// LevelDB's Bloom filter, named `leveldb.BuiltinBloomFilter2`. Every LevelDB can use it.
 ///
@@ -15,50 +15,20 @@ use super::{FilterBuilder, FilterPolicy, not_finite};
 /// While it builds a filter it keeps 4 bytes for each key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BloomFilterPolicy {
-    /// `None` if the policy was made for a rate that is not finite. [`check`](FilterPolicy::check) refuses that.
-    bits_per_key: Option<u32>,
+    bits_per_key: u32,
 }
 
 impl BloomFilterPolicy {
     /// A policy with `bits_per_key` bits of filter for each key. LevelDB's usual choice is 10. More than 43 gain nothing,
     /// since a key sets at most 30 bits.
     pub fn new(bits_per_key: u32) -> BloomFilterPolicy {
-        BloomFilterPolicy {
-            bits_per_key: Some(bits_per_key),
-        }
-    }
-
-    /// The policy with the fewest bits a key that lets at most `rate` of the absent keys pass, with an ideal hash. For
-    /// example, `0.01` takes 10 bits a key. The lowest possible rate is 10⁻⁹.
-    ///
-    /// On structured keys the rate is higher. Measure it with
-    /// [`Blocks::filter_rate`](crate::inspect::Blocks::filter_rate).
-    ///
-    /// A table cannot be started with a rate that is NaN or infinite.
-    pub fn with_false_positive_rate(rate: f64) -> BloomFilterPolicy {
-        const MAX_USEFUL: u32 = 43;
-        if !rate.is_finite() {
-            return BloomFilterPolicy { bits_per_key: None };
-        }
-        let enough = |bits: &u32| BloomFilterPolicy::new(*bits).expected_rate() <= rate;
-        BloomFilterPolicy::new((1..MAX_USEFUL).find(enough).unwrap_or(MAX_USEFUL))
-    }
-
-    /// 10 for a rate that [`check`](FilterPolicy::check) refuses.
-    fn bits_per_key(&self) -> u32 {
-        self.bits_per_key.unwrap_or(10)
-    }
-
-    /// Share of absent keys that pass with an ideal hash: `(1 - e^(-k / b))^k` at `b` bits a key (Bloom 1970).
-    fn expected_rate(&self) -> f64 {
-        let k = f64::from(self.probes());
-        (1.0 - (-k / f64::from(self.bits_per_key())).exp()).powf(k)
+        BloomFilterPolicy { bits_per_key }
     }
 
     /// Number of bits that each key sets and each probe tests, 1 to 30.
     fn probes(&self) -> u8 {
         // Truncated floating point, as in C++: another k would make another file.
-        (f64::from(self.bits_per_key()) * 0.69).clamp(1.0, 30.0) as u8
+        (f64::from(self.bits_per_key) * 0.69).clamp(1.0, 30.0) as u8
     }
 }
 
@@ -77,13 +47,6 @@ impl FilterPolicy for BloomFilterPolicy {
     #[inline]
     fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool {
         may_match(hash32(key, u32::from), filter)
-    }
-
-    fn check(&self) -> Result<(), String> {
-        match self.bits_per_key {
-            Some(_) => Ok(()),
-            None => Err(not_finite("false positive rate", "above 0 and below 1")),
-        }
     }
 }
 
@@ -106,7 +69,7 @@ impl FilterBuilder for BloomFilterBuilder {
     #[expect(clippy::indexing_slicing, reason = "probes are below the length")]
     fn finish(&mut self, dst: &mut Vec<u8>) {
         let keys = self.hashes.len() as u64;
-        let bits = (keys * u64::from(self.policy.bits_per_key())).max(64);
+        let bits = (keys * u64::from(self.policy.bits_per_key)).max(64);
         let bytes = bits.div_ceil(8).min(MAX_BYTES) as usize;
         let k = self.policy.probes();
         let start = dst.len();
@@ -268,28 +231,6 @@ mod tests {
                 k,
                 "{bits} bits a key"
             );
-        }
-    }
-
-    /// The textbook formula is `-log2(rate) / ln 2`, rounded up. LevelDB truncates k, which can cost one bit more.
-    #[test]
-    fn a_rate_takes_the_textbook_number_of_bits() {
-        for rate in [0.5, 0.1, 0.05, 0.01, 0.001, 1e-4, 1e-6] {
-            let textbook = (-f64::log2(rate) / std::f64::consts::LN_2).ceil() as u32;
-            let bits = BloomFilterPolicy::with_false_positive_rate(rate).bits_per_key();
-            assert!(
-                (textbook..=textbook + 1).contains(&bits),
-                "{rate}: {bits}, not {textbook}"
-            );
-        }
-        for (rate, bits) in [(2.0, 1), (0.0, 43), (-1.0, 43)] {
-            let policy = BloomFilterPolicy::with_false_positive_rate(rate);
-            assert_eq!((policy.bits_per_key(), policy.check()), (bits, Ok(())));
-        }
-        for rate in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-            let policy = BloomFilterPolicy::with_false_positive_rate(rate);
-            assert!(policy.check().is_err(), "{rate}");
-            create_filter(&policy, [b"a table would refuse it"], &mut Vec::new());
         }
     }
 

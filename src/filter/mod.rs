@@ -182,11 +182,6 @@ impl<P: FilterPolicy + ?Sized> FilterPolicy for Arc<P> {
     }
 }
 
-/// The message of a policy whose `parameter` is NaN or infinite.
-fn not_finite(parameter: &str, range: &str) -> String {
-    format!("its {parameter} must be a finite number {range}")
-}
-
 /// Appends the filter that `policy` makes of `keys` to `dst`.
 #[cfg(test)]
 pub(crate) fn create_filter<K: AsRef<[u8]>>(

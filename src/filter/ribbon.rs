@@ -21,7 +21,7 @@ mod reader;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{FilterBuilder, FilterPolicy, not_finite};
+use super::{FilterBuilder, FilterPolicy};
 use builder::RibbonBuilder;
 pub(crate) use reader::{Layout, Probe};
 
@@ -101,7 +101,7 @@ const MAX_COLUMNS: usize = 32;
 /// A writer is free to choose layers, codes, widths and the values of free slots, as long as the last layer bumps no key. This
 /// crate writes the same bytes on every platform.
 ///
-/// For example, the keys `apple`, `grape` and `lemon` at a rate of 1/16 make this filter of one segment:
+/// For example, the keys `apple`, `grape` and `lemon` at 5 bits a key make this filter of one segment:
 ///
 /// ```text
 /// 04 00 00 00  04 00 00 00  00 00 00 00  04 00 00 00    words of columns 0 to 3: only slot 2 is not zero
@@ -113,16 +113,7 @@ const MAX_COLUMNS: usize = 32;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RibbonFilterPolicy {
-    target: Target,
-}
-
-/// The goal that decides the number of columns.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Target {
-    /// At most this many bits a key, for the whole filter block.
-    BitsPerKey(f64),
-    /// At most this share of absent keys passes.
-    Rate(f64),
+    bits_per_key: f64,
 }
 
 impl RibbonFilterPolicy {
@@ -145,33 +136,13 @@ impl RibbonFilterPolicy {
     /// otherwise have to let more absent keys pass.
     pub fn new(bits_per_key: impl Into<f64>) -> Self {
         Self {
-            target: Target::BitsPerKey(bits_per_key.into()),
+            bits_per_key: bits_per_key.into(),
         }
     }
 
-    /// A policy whose filters let an absent key pass with a probability of at most `rate`.
-    ///
-    /// For example, `0.001` is one absent key in a thousand. Filters of 10 000 keys or more take `1.01 log2(1 / rate)` bits a
-    /// key. Rates above 1/16 mean 1/16, rates below 2⁻³² mean 2⁻³². A table cannot be started with NaN or infinity.
-    pub fn with_false_positive_rate(rate: f64) -> Self {
-        Self {
-            target: Target::Rate(rate),
-        }
-    }
-}
-
-impl Target {
-    /// The nearest target that the encoding can express. NaN, which a table refuses, becomes the lower limit.
-    fn limited(self) -> Target {
-        let limited = |value: f64, least, most| f64::min(value.max(least), most);
-        match self {
-            Target::BitsPerKey(bits) => Target::BitsPerKey(limited(bits, 5.0, 33.0)),
-            Target::Rate(rate) => {
-                let least = 1.0 / (1u64 << MAX_COLUMNS) as f64;
-                let most = 1.0 / (1u64 << MIN_COLUMNS) as f64;
-                Target::Rate(limited(rate, least, most))
-            }
-        }
+    /// The nearest number of bits that the encoding can express. NaN, which a table refuses, becomes the lower limit.
+    fn limited(self) -> f64 {
+        f64::min(self.bits_per_key.max(5.0), 33.0)
     }
 }
 
@@ -181,7 +152,7 @@ impl FilterPolicy for RibbonFilterPolicy {
     }
 
     fn builder(&self) -> Box<dyn FilterBuilder> {
-        Box::new(RibbonBuilder::new(self.target.limited()))
+        Box::new(RibbonBuilder::new(self.limited()))
     }
 
     fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool {
@@ -193,15 +164,10 @@ impl FilterPolicy for RibbonFilterPolicy {
     }
 
     fn check(&self) -> Result<(), String> {
-        match self.target {
-            Target::BitsPerKey(bits) if !bits.is_finite() => {
-                Err(not_finite("bits per key", "from 5 to 33"))
-            }
-            Target::Rate(rate) if !rate.is_finite() => {
-                Err(not_finite("false positive rate", "above 0 and below 1"))
-            }
-            _ => Ok(()),
+        if self.bits_per_key.is_finite() {
+            return Ok(());
         }
+        Err("its bits per key must be a finite number from 5 to 33".into())
     }
 }
 
@@ -267,7 +233,7 @@ pub(super) mod tests {
 
     #[test]
     fn small_filter_is_the_one_in_the_documentation() {
-        let policy = RibbonFilterPolicy::with_false_positive_rate(1.0 / 16.0);
+        let policy = RibbonFilterPolicy::new(5);
         let filter = filter_of(policy, ["apple", "grape", "lemon"]);
         let hex: Vec<String> = filter.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(
@@ -290,8 +256,6 @@ pub(super) mod tests {
             pinned(RibbonFilterPolicy::new(20.5), 1_000),
             (2550, 0x552dda15b23bdcd5)
         );
-        let rate = RibbonFilterPolicy::with_false_positive_rate(0.003);
-        assert_eq!(pinned(rate, 1_000), (1106, 0x39f277e3b8c49468));
     }
 
     #[test]
@@ -301,8 +265,6 @@ pub(super) mod tests {
             RibbonFilterPolicy::new(10),
             RibbonFilterPolicy::new(15.9),
             RibbonFilterPolicy::new(33),
-            RibbonFilterPolicy::with_false_positive_rate(0.06),
-            RibbonFilterPolicy::with_false_positive_rate(1e-9),
         ];
         let mut random = Random(1);
         let sizes = (0..130).chain([255, 256, 257, 1_000, 2_239, 2_240, 2_241, 20_000]);
@@ -389,23 +351,16 @@ pub(super) mod tests {
         }
     }
 
+    /// As the documentation of `new` has it.
     #[test]
-    fn filters_have_the_requested_rate() {
-        for rate in [0.0625, 0.05, 0.01, 0.004, 0.0015] {
-            let policy = RibbonFilterPolicy::with_false_positive_rate(rate);
+    fn the_rate_halves_with_each_bit() {
+        for bits in [5.5, 7.0, 9.25] {
+            let policy = RibbonFilterPolicy::new(bits);
             let filter = filter_of(policy, numbers(20_000));
-            let bits = filter.len() as f64 * 8.0 / 20_000.0;
-            assert!(
-                bits < 1.01 * -rate.log2() + 0.15,
-                "{rate}: {bits} bits a key"
-            );
             let absent = (0..200_000u64).map(|i| i.to_le_bytes().to_vec());
             let measured = measured_rate(policy, &filter, absent);
-            let deviation = (rate / 200_000.0).sqrt();
-            assert!(
-                (measured - rate).abs() < 4.0 * deviation + 0.01 * rate,
-                "{rate}: {measured}"
-            );
+            let rate = f64::exp2(-0.99 * bits);
+            assert!((measured - rate).abs() < 0.1 * rate, "{bits}: {measured}");
         }
     }
 
@@ -413,24 +368,20 @@ pub(super) mod tests {
     fn parameters_are_limited_to_their_range() {
         for (bits, limited) in [(0.0, 5.0), (-1.5, 5.0), (10.5, 10.5), (1e300, 33.0)] {
             let policy = RibbonFilterPolicy::new(bits);
-            assert_eq!(policy.target.limited(), Target::BitsPerKey(limited));
+            assert_eq!(policy.limited(), limited);
             assert_eq!(policy.check(), Ok(()));
         }
         for bits in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             let message = RibbonFilterPolicy::new(bits).check().unwrap_err();
             assert!(message.contains("finite number from 5 to 33"), "{message}");
         }
-        for rate in [f64::NAN, f64::NEG_INFINITY, 0.0, 1.0, f64::INFINITY] {
-            let policy = RibbonFilterPolicy::with_false_positive_rate(rate);
-            assert_eq!(policy.check().is_ok(), rate.is_finite());
+        // A filter of any of these holds its keys.
+        for bits in [f64::NAN, f64::NEG_INFINITY, 0.0, f64::INFINITY] {
+            let policy = RibbonFilterPolicy::new(bits);
             let filter = filter_of(policy, numbers(100));
             assert!(numbers(100).all(|key| policy.key_may_match(&key, &filter)));
-            let rate = measured_rate(
-                policy,
-                &filter,
-                (0..1_000u64).map(|i| i.to_le_bytes().to_vec()),
-            );
-            assert!(rate < 0.1);
+            let absent = (0..1_000u64).map(|i| i.to_le_bytes().to_vec());
+            assert!(measured_rate(policy, &filter, absent) < 0.1);
         }
     }
 

@@ -8,7 +8,7 @@
 //! [`PrefixExtractor`](crate::filter::PrefixExtractor), parameters included. A reader that knows another extractor, or does not
 //! know such filters, passes the entry over. LevelDB does.
 //!
-//! For example, the filter of the prefixes `apple/`, `grape/` and `lemon/`, at a rate of 1/16, is found under
+//! For example, the filter of the prefixes `apple/`, `grape/` and `lemon/`, at 5 bits a key, is found under
 //! `about.prefixes.leveltable.DelimitedPrefix(2f)`:
 //!
 //! ```text
@@ -152,7 +152,7 @@ mod tests {
             });
             expected.extend(bytes);
         }
-        let policy = RibbonFilterPolicy::with_false_positive_rate(1.0 / 16.0);
+        let policy = RibbonFilterPolicy::new(5);
         let keys = ["apple/1", "apple/2", "avocado", "grape/", "lemon/7/8"];
         let built = block(policy, &keys);
         let hex: Vec<String> = built.iter().map(|byte| format!("{byte:02x}")).collect();

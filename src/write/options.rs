@@ -283,7 +283,6 @@ mod tests {
     /// Each option out of its range, and words of the error.
     fn refused() -> Vec<(WriteOptions, &'static str)> {
         let new = WriteOptions::new;
-        let rate = BloomFilterPolicy::with_false_positive_rate;
         vec![
             (new().block_size(0), "block_size must be at least 1, not 0"),
             (
@@ -295,8 +294,8 @@ mod tests {
                 "filter_policy \"leveltable.Ribbon1\": its bits per key must be a finite number from 5 to 33",
             ),
             (
-                new().filter_policy(Arc::new(rate(f64::INFINITY))),
-                "filter_policy \"leveldb.BuiltinBloomFilter2\": its false positive rate must be a finite number",
+                new().filter_policy(Arc::new(RibbonFilterPolicy::new(f64::INFINITY))),
+                "filter_policy \"leveltable.Ribbon1\": its bits per key must be a finite number",
             ),
             #[cfg(feature = "zstd")]
             (

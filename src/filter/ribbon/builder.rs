@@ -4,7 +4,7 @@ use std::num::NonZero;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{MAX_COLUMNS, MIN_COLUMNS, SLOTS, TRAILER, Target, equation, rehash, start, starts};
+use super::{MAX_COLUMNS, MIN_COLUMNS, SLOTS, TRAILER, equation, rehash, start, starts};
 use crate::filter::FilterBuilder;
 
 /// Layers after which the writer gives up. A layer bumps a tenth of its keys. A layer of one segment keeps all or none, and
@@ -17,7 +17,7 @@ pub(super) const BLOCK_OVERHEAD: usize = 9;
 
 /// Collects hashes. All the work is in `finish`.
 pub(super) struct RibbonBuilder {
-    target: Target,
+    bits_per_key: f64,
     hashes: Vec<u64>,
     /// The hash added last. Equal keys follow one another.
     previous: Option<u64>,
@@ -26,9 +26,9 @@ pub(super) struct RibbonBuilder {
 }
 
 impl RibbonBuilder {
-    pub(super) fn new(target: Target) -> Self {
+    pub(super) fn new(bits_per_key: f64) -> Self {
         Self {
-            target,
+            bits_per_key,
             hashes: Vec::new(),
             previous: None,
             max_layers: MAX_LAYERS,
@@ -56,7 +56,7 @@ impl FilterBuilder for RibbonBuilder {
             hashes = system.add_layer(hashes);
         }
         let columns = if hashes.is_empty() {
-            system.columns(self.target, keys)
+            system.columns(self.bits_per_key, keys)
         } else {
             None // some keys are left after the last layer
         };
@@ -131,32 +131,16 @@ impl System {
 
     /// The number of columns of the narrow segments, and the number of narrow segments: `columns` and `narrow` of the
     /// encoding. `None` if there is no room for the fewest columns.
-    fn columns(&self, target: Target, keys: usize) -> Option<(usize, usize)> {
+    fn columns(&self, bits: f64, keys: usize) -> Option<(usize, usize)> {
         let segments = self.codes.len();
-        let (columns, narrow) = match target {
-            Target::BitsPerKey(bits) => {
-                let budget = (keys as f64 * bits / 8.0) as usize;
-                let fixed =
-                    BLOCK_OVERHEAD + segments.div_ceil(4) + 4 * (self.ends.len() - 1) + TRAILER;
-                let words = budget.saturating_sub(fixed) / 4;
-                let least = bits as usize - 1;
-                if segments <= 16 && words < least * segments {
-                    (least, segments)
-                } else {
-                    (words / segments, segments - words % segments)
-                }
-            }
-            Target::Rate(rate) => {
-                // An absent key passes with a probability of 2⁻ᶜ in a narrow segment, and half of that in another. That
-                // makes (1 + share of narrow segments) / 2ᶜ⁺¹. Logarithms differ between platforms, so none is used.
-                let mut columns = 0;
-                let mut rest = rate;
-                while rest <= 0.5 {
-                    rest *= 2.0;
-                    columns += 1;
-                }
-                (columns, ((2.0 * rest - 1.0) * segments as f64) as usize)
-            }
+        let budget = (keys as f64 * bits / 8.0) as usize;
+        let fixed = BLOCK_OVERHEAD + segments.div_ceil(4) + 4 * (self.ends.len() - 1) + TRAILER;
+        let words = budget.saturating_sub(fixed) / 4;
+        let least = bits as usize - 1;
+        let (columns, narrow) = if segments <= 16 && words < least * segments {
+            (least, segments)
+        } else {
+            (words / segments, segments - words % segments)
         };
         match columns {
             ..MIN_COLUMNS => None,
@@ -372,7 +356,7 @@ mod tests {
         for max_layers in 0..=needed {
             let mut builder = RibbonBuilder {
                 max_layers,
-                ..RibbonBuilder::new(policy.target)
+                ..RibbonBuilder::new(policy.bits_per_key)
             };
             numbers(5_000).for_each(|key| builder.add_key(&key));
             let mut filter = Vec::new();
@@ -390,7 +374,7 @@ mod tests {
     fn colliding_keys_cost_a_layer_and_no_more() {
         // All have the same start in the first layer, which can keep none of them.
         let policy = RibbonFilterPolicy::new(10);
-        let mut builder = RibbonBuilder::new(policy.target);
+        let mut builder = RibbonBuilder::new(policy.bits_per_key);
         (0..1_000).for_each(|hash| builder.hashes.push(hash << 20));
         let mut filter = Vec::new();
         builder.finish(&mut filter);
