@@ -15,10 +15,13 @@ mod report;
 
 use std::ops::ControlFlow;
 
+use bytes::Bytes;
+
 use crate::comparator::Order;
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::{Result, Section};
+use crate::format::block::Block;
 use crate::format::block_check::KeyWork;
 use crate::format::footer::Footer;
 #[cfg(doc)]
@@ -33,7 +36,7 @@ use crate::repair::progress::{Progress, Reporter};
 use crate::write::summary::Summary;
 
 use blocks::Extent;
-use data::Reading;
+use data::Keys;
 use metaindex::Named;
 pub use report::{Finding, Severity, VerifyReport};
 
@@ -103,11 +106,10 @@ impl<'a> VerifyOptions<'a> {
 /// search after 4 MiB without a block.
 ///
 /// Unless the options say otherwise, a table is what its properties say. Without properties, a database's table is recognised
-/// by its keys. It is checked in the order of internal keys, and every key must parse as one. If no comparator is named,
-/// and keys are in neither order or the properties name another, the order is [unknown](VerifyReport::unknown_order): a state
+/// by the keys of its index and of its first data block. It is checked in the order of internal keys, and every key must parse as one.
+/// If no comparator is named, and keys are in another order or the properties name another, the order is [unknown](VerifyReport::unknown_order): a state
 /// of its own, since everything else is checked. If the index keys show that the order is bytewise, since they were shortened
-/// in it, keys out of order are damage. If the keys fit either kind, a filter has to pass them as they are stored or their user
-/// keys: otherwise it is [`Severity::Unchecked`].
+/// in it, keys out of order are damage. If these keys fit either kind, what a filter rejects is [`Severity::Unchecked`].
 ///
 /// Costs a read of the whole file (no block goes to the cache) and the memory of its largest block, of its index, and
 /// of 24 bytes for each block. A file whose handles overlap is read at most twice over.
@@ -145,15 +147,9 @@ struct Verifier<'a> {
     file: &'a TableFile,
     options: OpenOptions,
     progress: Reporter<'a>,
-    /// The kind of keys, if it is certain: as the caller, the comparator or the properties say, or, once all keys were seen, as
-    /// these say.
+    /// The kind of keys, if the caller or the comparator says it.
     kind: Option<KeyKind>,
-    /// What the keys may be: if nothing says of which kind they are, plain ones or a database's.
-    readings: Vec<Reading>,
-    /// Keys that are no database's, as damage.
-    malformed: VerifyReport,
-    /// What the keys say about their kind.
-    evidence: Evidence,
+    keys: Keys,
     report: VerifyReport,
     named: Named,
     /// What the properties are compared with.
@@ -174,29 +170,23 @@ impl<'a> Verifier<'a> {
         let order = open.order.clone().unwrap_or(Order::Bytewise);
         let is_internal = keys.is_none() && order.shortens_filter_keys();
         let kind = keys.or(is_internal.then_some(KeyKind::Database));
-        let plain = Reading::new(KeyKind::Plain, order.clone());
-        let internal = if is_internal {
-            order
-        } else {
-            internal_order(order)
-        };
-        let database = Reading::new(KeyKind::Database, internal);
-        let mut readings = vec![plain, database];
-        if kind.is_some() || open.order.is_some() {
-            readings.retain(|reading| reading.kind == kind.unwrap_or_default());
-        }
         Verifier {
             report: VerifyReport {
                 file_bytes: file.size,
                 ..VerifyReport::default()
             },
             kind,
-            readings,
+            keys: Keys {
+                kind: KeyKind::Plain,
+                order,
+                misordered: VerifyReport::default(),
+                evidence: Evidence::default(),
+                in_filters: KeyKind::Plain,
+                is_certain: true,
+            },
             file,
             options: open,
             progress,
-            malformed: VerifyReport::default(),
-            evidence: Evidence::default(),
             named: Named::default(),
             counted: Summary::default(),
             counted_all: false,
@@ -241,15 +231,10 @@ impl<'a> Verifier<'a> {
         }
         let sound_index = index.as_ref().filter(|(_, sound)| sound.is_some());
         self.compare_pieces(footer.index, sound_index.map(|(index, _)| index));
-        if let Some(stated) = self.stated_kind() {
-            self.kind.get_or_insert(stated);
-            if self.readings.len() > 1 {
-                self.readings.retain(|reading| reading.kind == stated);
-            }
-        }
         let Some((index, sound)) = index else {
             return false;
         };
+        self.choose_kind(&index);
         self.check_data(index, sound);
         sound.is_some()
     }
@@ -260,31 +245,26 @@ impl<'a> Verifier<'a> {
         stated.map(|(properties, _)| properties.key_kind)
     }
 
-    /// Decides which reading is right, now that all keys were seen, and reports what does not fit it. Returns its order.
-    ///
-    /// The keys say of which kind they are, unless a filter rejects some as of that kind and none as of the other: a database's
-    /// filter holds user keys.
-    fn settle(&mut self) -> Order {
-        let rejects = |kind| {
-            let mut filters = self.named.filters.iter();
-            filters.any(|filter| filter.hidden.contains_key(&kind))
-        };
-        self.kind = self.kind.or_else(|| match self.evidence.verdict()? {
-            KeyKind::Plain if rejects(KeyKind::Plain) && !rejects(KeyKind::Database) => {
-                Some(KeyKind::Database)
-            }
-            KeyKind::Database if rejects(KeyKind::Database) && !rejects(KeyKind::Plain) => {
-                Some(KeyKind::Plain)
-            }
-            kind => Some(kind),
-        });
-        let mut readings = self.readings.iter();
-        let right = readings.position(|reading| Some(reading.kind) == self.kind);
-        let reading = self.readings.swap_remove(right.unwrap_or(0));
-        self.report.keys = reading.kind;
-        if reading.kind == KeyKind::Database {
-            self.report.add_damage(std::mem::take(&mut self.malformed));
+    /// Decides what the keys are taken for.
+    fn choose_kind(&mut self, index: &Block<Bytes>) {
+        match self.kind.or(self.stated_kind()) {
+            Some(kind) => self.keys.in_filters = kind,
+            None => self.recognise(index),
         }
+        // Keys in an order that the caller named are what is stored.
+        let is_named = self.kind.is_none() && self.options.order.is_some();
+        if self.keys.in_filters == KeyKind::Database && !is_named {
+            self.keys.kind = KeyKind::Database;
+            if !self.keys.order.shortens_filter_keys() {
+                self.keys.order = internal_order(self.keys.order.clone());
+            }
+        }
+    }
+
+    /// Reports keys out of order, now that all were seen, if the order is known. Returns it.
+    fn settle(&mut self) -> Order {
+        self.report.keys = self.keys.kind;
+        let reading = &mut self.keys;
         let order = user_order(&reading.order).unwrap_or(&reading.order);
         let stated = self.named.properties.as_ref();
         let stated = stated.map(|(properties, _)| &*properties.comparator);
@@ -293,24 +273,30 @@ impl<'a> Verifier<'a> {
                 Some(name) => name == order.comparator().name(),
                 None => reading.evidence.order_is_evident(),
             };
+        let misordered = std::mem::take(&mut reading.misordered);
         if is_known {
-            self.report.add_damage(reading.misordered);
+            self.report.add_damage(misordered);
         } else if !self.options.stored_order {
             // What shows that the order is another one.
-            let misordered = reading.misordered.findings.iter();
+            let misordered = misordered.findings.iter();
             let first = misordered.min_by_key(|finding| finding.offset());
             self.report.order_clue = match (stated, first) {
                 (Some(name), _) => Some(format!("the table names the comparator {name:?}")),
-                (None, Some(first)) => Some(format!(
-                    "keys ascend neither bytewise nor as a database's, first in the {} at offset {}",
-                    first.section(),
-                    first.offset()
-                )),
+                (None, Some(first)) => {
+                    let (section, offset) = (first.section(), first.offset());
+                    let how = match reading.kind {
+                        KeyKind::Plain => "bytewise",
+                        KeyKind::Database => "as a database's do",
+                    };
+                    Some(format!(
+                        "keys do not ascend {how}, first in the {section} at offset {offset}"
+                    ))
+                }
                 (None, None) => None,
             };
             self.report.unknown_order = self.report.order_clue.is_some();
         }
-        reading.order
+        reading.order.clone()
     }
 
     /// Reports a finding if the table does not open although nothing else is wrong.
