@@ -119,6 +119,9 @@ pub struct RibbonFilterPolicy {
 impl RibbonFilterPolicy {
     pub(crate) const NAME: &str = "leveltable.Ribbon1";
 
+    /// That of filters of prefixes; and of readers, to whom bits per key do not matter.
+    pub(crate) const DEFAULT: RibbonFilterPolicy = RibbonFilterPolicy { bits_per_key: 10.0 };
+
     /// The hash by which filters know `key`.
     #[inline]
     pub(crate) fn hash(key: &[u8]) -> u64 {

@@ -22,10 +22,7 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
-use super::filter_block::{FilterBlockBuilder, FilterBlockReader};
-use super::{Defect, require};
+use super::filter_block::FilterBlockBuilder;
 use crate::filter::{FilterPolicy, PrefixExtractor, RibbonFilterPolicy, prefix_of};
 
 /// Start of the metaindex key of a prefix filter. The extractor's name follows.
@@ -90,32 +87,12 @@ impl PrefixBlockBuilder {
     }
 }
 
-/// Reads the block.
-#[derive(Debug)]
-pub(crate) struct PrefixBlockReader(FilterBlockReader);
-
-impl PrefixBlockReader {
-    pub(crate) fn new(contents: Bytes) -> Result<PrefixBlockReader, Defect> {
-        let block = FilterBlockReader::new(contents)?;
-        block.check_offsets()?;
-        let count = block.filter_count();
-        let expected = || "one filter of prefixes, or none".into();
-        require(count <= 1, expected, || format!("{count}"))?;
-        Ok(PrefixBlockReader(block))
-    }
-
-    /// Whether a key of the table may have this prefix.
-    pub(crate) fn may_match(&self, prefix: &[u8]) -> bool {
-        // Bits a key matter to builders only.
-        let policy = RibbonFilterPolicy::new(10);
-        self.0.filter_count() > 0 && self.0.key_may_match(&policy, 0, prefix)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::filter_block::FilterBlockReader;
     use super::*;
     use crate::filter::DelimitedPrefix;
+    use bytes::Bytes;
 
     fn block(policy: RibbonFilterPolicy, keys: &[&str]) -> Vec<u8> {
         let extractor = Arc::new(DelimitedPrefix::new(b'/'));
@@ -129,8 +106,11 @@ mod tests {
         builder.finish().unwrap()
     }
 
-    fn reader(block: &[u8]) -> PrefixBlockReader {
-        PrefixBlockReader::new(Bytes::copy_from_slice(block)).unwrap()
+    /// Whether the block's filter passes a prefix.
+    fn passes(block: &[u8], prefix: &str) -> bool {
+        let reader = FilterBlockReader::new(Bytes::copy_from_slice(block)).unwrap();
+        reader.check_offsets().unwrap();
+        reader.key_may_match(&RibbonFilterPolicy::DEFAULT, 0, prefix.as_bytes())
     }
 
     #[test]
@@ -157,22 +137,19 @@ mod tests {
         let built = block(policy, &keys);
         let hex: Vec<String> = built.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(built, expected, "{}", hex.join(" "));
-        let reader = reader(&built);
         assert!(
             ["apple/", "grape/", "lemon/"]
                 .iter()
-                .all(|p| reader.may_match(p.as_bytes()))
+                .all(|prefix| passes(&built, prefix))
         );
-        assert!(!reader.may_match(b"peach/"));
+        assert!(!passes(&built, "peach/"));
     }
 
     #[test]
-    fn without_a_prefix_nothing_matches() {
-        let ten = RibbonFilterPolicy::new(10);
+    fn without_a_prefix_there_is_no_filter() {
         for keys in [&[][..], &["apple", "grape"]] {
-            let built = block(ten, keys);
+            let built = block(RibbonFilterPolicy::DEFAULT, keys);
             assert_eq!(built, [0, 0, 0, 0, 0x0b]);
-            assert!(!reader(&built).may_match(b"apple/"));
         }
     }
 
@@ -180,25 +157,9 @@ mod tests {
     #[test]
     fn each_prefix_is_added_in_any_order() {
         let keys = ["b/1", "a/1", "c", "b/2", "a/2"];
-        let reader = reader(&block(RibbonFilterPolicy::new(10), &keys));
-        assert!(reader.may_match(b"a/") && reader.may_match(b"b/"));
-        assert!(!reader.may_match(b"c/"));
-    }
-
-    #[test]
-    fn blocks_that_are_no_prefix_filter_are_damaged() {
-        for block in [
-            &[][..],
-            &[0, 0, 0, 0],
-            &[0, 0, 0, 0, 64],
-            &[1, 0, 0, 0, 0],
-            // Two filters; a filter that begins after its end.
-            &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-            &[7, 1, 0, 0, 0, 1, 0, 0, 0, 0],
-        ] {
-            let refused = PrefixBlockReader::new(Bytes::copy_from_slice(block));
-            assert!(refused.is_err(), "{block:02x?}");
-        }
+        let built = block(RibbonFilterPolicy::DEFAULT, &keys);
+        assert!(passes(&built, "a/") && passes(&built, "b/"));
+        assert!(!passes(&built, "c/"));
     }
 
     /// Up to the last slash.
@@ -238,7 +199,7 @@ mod tests {
             (Arc::new(Shy), &["abcdefg"]),
         ];
         for (extractor, keys) in broken {
-            let mut builder = PrefixBlockBuilder::new(extractor, RibbonFilterPolicy::new(10));
+            let mut builder = PrefixBlockBuilder::new(extractor, RibbonFilterPolicy::DEFAULT);
             let mut previous = None;
             let mut refused = false;
             for key in keys.iter().map(|key| key.as_bytes()) {
@@ -248,12 +209,12 @@ mod tests {
             assert!(refused, "{keys:?}");
         }
         // A key is refused for what it is, and another takes its place.
-        let policy = RibbonFilterPolicy::new(10);
+        let policy = RibbonFilterPolicy::DEFAULT;
         let mut builder = PrefixBlockBuilder::new(Arc::new(LastSlash), policy);
         assert!(builder.add_key(None, b"a/1"));
         assert!(!builder.add_key(Some(b"a/1"), b"a/b/1"));
         assert!(builder.add_key(Some(b"a/1"), b"a/2"));
-        let reader = reader(&builder.finish().unwrap());
-        assert!(reader.may_match(b"a/") && !reader.may_match(b"a/b/"));
+        let built = builder.finish().unwrap();
+        assert!(passes(&built, "a/") && !passes(&built, "a/b/"));
     }
 }

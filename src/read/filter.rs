@@ -12,7 +12,6 @@ use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::BlockHandle;
 use crate::format::frame;
 use crate::format::pieces_filter::FilterPieces;
-use crate::format::prefix_block::PrefixBlockReader;
 use crate::read::index::NotLoaded;
 use crate::read::store::frame_range;
 
@@ -46,11 +45,10 @@ enum Form {
 /// A filter block that was read whole.
 #[derive(Debug)]
 enum Whole {
-    /// One filter of the keys of every data block.
+    /// One filter of the keys of every data block, or of their prefixes.
     Table(FilterBlockReader),
     /// Filters of the keys of data blocks at some offsets.
     Windows(FilterBlockReader),
-    Prefixes(PrefixBlockReader),
 }
 
 impl TableFilter {
@@ -86,13 +84,13 @@ impl TableFilter {
 
     /// Decodes a block that was read whole. `last_block` is the offset of the last data block.
     fn decode(&self, contents: Bytes, last_block: Option<u64>) -> Result<Whole, Defect> {
-        if let FilterOf::Prefixes(_) = self.of {
-            return PrefixBlockReader::new(contents).map(Whole::Prefixes);
-        }
         let block = FilterBlockReader::new(contents)?;
-        Ok(match last_block {
-            Some(last) if block.covers_all(last) => Whole::Table(block),
-            _ => Whole::Windows(block),
+        let is_of_prefixes = matches!(self.of, FilterOf::Prefixes(_));
+        let covers_all = is_of_prefixes || last_block.is_some_and(|last| block.covers_all(last));
+        Ok(if covers_all {
+            Whole::Table(block)
+        } else {
+            Whole::Windows(block)
         })
     }
 
@@ -175,9 +173,8 @@ impl TableFilter {
                 passes.map(Some).ok_or(NotLoaded)
             }
             Form::Whole(filter) => match filter.get().ok_or(NotLoaded)? {
-                Whole::Table(filter) => Ok(self.key_passes(filter, key, 0)),
+                Whole::Table(filter) => Ok(Some(self.passes_in(filter, key, 0))),
                 Whole::Windows(_) => Ok(None),
-                Whole::Prefixes(filter) => Ok(Some(filter.may_match(key))),
             },
         }
     }
@@ -187,18 +184,21 @@ impl TableFilter {
         match &self.form {
             Form::InPieces(..) => Ok(None),
             Form::Whole(filter) => match filter.get().ok_or(NotLoaded)? {
-                Whole::Windows(filter) => Ok(self.key_passes(filter, key, block)),
-                Whole::Table(_) | Whole::Prefixes(_) => Ok(None),
+                Whole::Windows(filter) => Ok(Some(self.passes_in(filter, key, block))),
+                Whole::Table(_) => Ok(None),
             },
         }
     }
 
     #[inline(never)]
-    fn key_passes(&self, filter: &FilterBlockReader, key: &[u8], block: u64) -> Option<bool> {
-        match &self.of {
-            FilterOf::Keys(policy) => Some(filter.key_may_match(&**policy, block, key)),
-            FilterOf::Prefixes(_) => None,
-        }
+    fn passes_in(&self, filter: &FilterBlockReader, key: &[u8], block: u64) -> bool {
+        let policy = match &self.of {
+            FilterOf::Keys(policy) => &**policy,
+            // No key has a prefix.
+            FilterOf::Prefixes(_) if filter.filter_count() == 0 => return false,
+            FilterOf::Prefixes(_) => &RibbonFilterPolicy::DEFAULT,
+        };
+        filter.key_may_match(policy, block, key)
     }
 
     /// Whether the filter passes `key`, which is looked for in the data block at offset `block`.
@@ -217,7 +217,6 @@ impl TableFilter {
             Form::Whole(filter) => match filter.get()? {
                 Whole::Table(filter) => (filter.filter_count(), true),
                 Whole::Windows(filter) => (filter.filter_count(), false),
-                Whole::Prefixes(_) => return None,
             },
         };
         Some(FilterLayout {

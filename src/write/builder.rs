@@ -113,7 +113,7 @@ impl WriteOptions {
             policy.map(|policy| FilterBlockBuilder::new(policy.builder(), self.whole_table));
         let prefixes = self.prefixes.as_ref().filter(|_| refused.is_none());
         let prefixes = prefixes.map(|extractor| {
-            PrefixBlockBuilder::new(Arc::clone(extractor), RibbonFilterPolicy::new(10))
+            PrefixBlockBuilder::new(Arc::clone(extractor), RibbonFilterPolicy::DEFAULT)
         });
         TableBuilder {
             file: Output::new(writer, self.compression, refused),

@@ -71,7 +71,7 @@ impl WriteOptions {
     /// tables that LevelDB itself looks keys up in, start from [`leveldb`](WriteOptions::leveldb).
     pub fn new() -> WriteOptions {
         WriteOptions {
-            filter: Some(Arc::new(RibbonFilterPolicy::new(10))),
+            filter: Some(Arc::new(RibbonFilterPolicy::DEFAULT)),
             whole_table: true,
             properties: true,
             ..WriteOptions::leveldb()

@@ -9,7 +9,7 @@ use super::Verifier;
 use super::report::{Place, Severity, Tally};
 use crate::comparator::Order;
 use crate::error::{Section, show_key};
-use crate::filter::{FilterPolicy, PrefixExtractor, prefix_of};
+use crate::filter::{FilterPolicy, PrefixExtractor, RibbonFilterPolicy, prefix_of};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
@@ -17,7 +17,7 @@ use crate::format::filter_block::{FILTER_PREFIX, FilterBlockReader};
 use crate::format::footer::BlockHandle;
 use crate::format::frame;
 use crate::format::pieces::{PIECES_NAME, Pieces};
-use crate::format::prefix_block::{PREFIXES_NAME, PrefixBlockReader};
+use crate::format::prefix_block::PREFIXES_NAME;
 use crate::format::properties::{MAX_KEY_LEN, PROPERTIES_NAME, Properties};
 
 /// A sound filter block of a known policy or prefix extractor.
@@ -256,10 +256,10 @@ fn ask_policy(policy: Arc<dyn FilterPolicy>, block: Bytes) -> Result<Ask, Defect
 }
 
 fn ask_prefixes(extractor: Arc<dyn PrefixExtractor>, block: Bytes) -> Result<Ask, Defect> {
-    let reader = PrefixBlockReader::new(block)?;
+    let ask = ask_policy(Arc::new(RibbonFilterPolicy::DEFAULT), block)?;
     Ok(Box::new(move |_, key| {
         let prefix = prefix_of(&*extractor, key);
-        Some(prefix.is_none_or(|prefix| reader.may_match(prefix)))
+        prefix.map_or(Some(true), |prefix| ask(0, prefix))
     }))
 }
 
