@@ -1,9 +1,8 @@
 //! Checks a block when it is first read: its form, and the order of its keys, on which every search relies.
 
-use std::borrow::Cow;
-
 use super::Defect;
 use super::block::{Block, Entry, check_shared};
+use super::buffer::Buffer;
 use crate::comparator::Order;
 
 impl<B: AsRef<[u8]>> Block<B> {
@@ -45,21 +44,21 @@ impl<B: AsRef<[u8]>> Block<B> {
             // Comparing whole keys could take the square of the block.
             KeyWork(KeyWork::BLOCK).take(self)?;
         }
-        let (mut first, mut previous) = (None, Previous::default());
+        let (mut first, mut last) = (None, Buffer::default());
         self.check_each_entry(|entry| {
             let (shared, unshared) = (entry.shared(), self.unshared(entry));
             if first.is_none() {
                 first = Some(unshared);
-            } else if !previous.is_below(shared, unshared, order) {
-                let previous = previous.key();
-                let key = [previous.split_at(shared).0, unshared].concat();
-                let message = order.order_message("keys", &previous, &key);
+            } else if !is_below(last.as_slice(), shared, unshared, order) {
+                let (previous, key) =
+                    (last.as_slice(), next_key(last.as_slice(), shared, unshared));
+                let message = order.order_message("keys", previous, &key);
                 return Err(Defect::misordered(message));
             }
-            previous.become_next(shared, unshared);
+            last.splice(shared, self.data().as_ref(), entry.unshared());
             Ok(())
         })?;
-        first.map_or(Ok(()), |first| check_ends(first, &previous.key()))
+        first.map_or(Ok(()), |first| check_ends(first, last.as_slice()))
     }
 
     /// Checks the form of the block, and calls `check` with each entry.
@@ -93,52 +92,21 @@ impl<B: AsRef<[u8]>> Block<B> {
     }
 }
 
-/// The previous key, while the keys of a block are compared: what it shares with the key before it, and the rest, which lies in the
-/// block. Only what the next key shares is copied: a long key is not.
-#[derive(Default)]
-struct Previous<'a> {
-    head: Vec<u8>,
-    tail: &'a [u8],
+/// Whether the key `previous` is below the next one, which shares so many bytes of it.
+#[inline]
+fn is_below(previous: &[u8], shared: usize, unshared: &[u8], order: &Order) -> bool {
+    match order {
+        Order::Bytewise => previous.split_at(shared).1 < unshared,
+        Order::Custom(comparator) => {
+            let key = next_key(previous, shared, unshared);
+            comparator.compare(previous, &key).is_lt()
+        }
+    }
 }
 
-impl<'a> Previous<'a> {
-    /// Whether the key is below the next one, which shares so many bytes of it.
-    #[inline]
-    fn is_below(&self, shared: usize, unshared: &[u8], order: &Order) -> bool {
-        if let Order::Custom(comparator) = order {
-            let previous = self.key();
-            let key = [previous.split_at(shared).0, unshared].concat();
-            return comparator.compare(&previous, &key).is_lt();
-        }
-        let Some(rest) = self.head.get(shared..) else {
-            let (_, rest) = self.tail.split_at(shared - self.head.len());
-            return rest < unshared;
-        };
-        match unshared.split_at_checked(rest.len()) {
-            Some((start, end)) => rest < start || rest == start && self.tail < end,
-            None => rest < unshared,
-        }
-    }
-
-    /// Turns to the next key, which shares so many bytes of this one.
-    #[inline]
-    fn become_next(&mut self, shared: usize, unshared: &'a [u8]) {
-        if let Some(more) = shared.checked_sub(self.head.len()) {
-            self.head.extend_from_slice(self.tail.split_at(more).0);
-        } else {
-            self.head.truncate(shared);
-        }
-        self.tail = unshared;
-    }
-
-    /// The whole key.
-    fn key(&self) -> Cow<'a, [u8]> {
-        if self.head.is_empty() {
-            Cow::Borrowed(self.tail)
-        } else {
-            [&self.head, self.tail].concat().into()
-        }
-    }
+/// The key after `previous`, of which it shares so many bytes.
+fn next_key(previous: &[u8], shared: usize, unshared: &[u8]) -> Vec<u8> {
+    [previous.split_at(shared).0, unshared].concat()
 }
 
 /// Limits the work of comparing keys in a hostile file: a budget for the lengths of all its keys.
