@@ -25,6 +25,8 @@ pub struct Block {
     pub entries: Vec<Entry>,
     /// Whether restarts ascend from 0 and each is the offset of an entry that is stored whole.
     pub restarts_are_sound: bool,
+    /// Of each entry, whether it is at a restart.
+    at_restarts: Vec<bool>,
 }
 
 impl Block {
@@ -42,7 +44,7 @@ impl Block {
         }
         let mut restart = restarts.next();
         let mut restarts_are_sound = restart.is_none_or(|restart| restart == 0);
-        let mut entries: Vec<Entry> = Vec::new();
+        let (mut entries, mut at_restarts) = (Vec::<Entry>::new(), Vec::new());
         while !rest.is_empty() {
             if entries.len() == most {
                 return None;
@@ -51,6 +53,7 @@ impl Block {
             let shared = usize::try_from(varint(&mut rest, 32)?).ok()?;
             let unshared = usize::try_from(varint(&mut rest, 32)?).ok()?;
             let value_len = usize::try_from(varint(&mut rest, 32)?).ok()?;
+            at_restarts.push(restart == Some(at));
             if restart == Some(at) {
                 restarts_are_sound &= shared == 0;
                 restart = restarts.next();
@@ -65,6 +68,7 @@ impl Block {
         Some(Block {
             entries,
             restarts_are_sound,
+            at_restarts,
         })
     }
 
@@ -238,6 +242,10 @@ pub fn table(file: &[u8], compare: Compare, most: usize) -> Option<Vec<Entry>> {
     metaindex.range(file.len() - FOOTER_LEN)?;
     let index = Block::decode(&payload(file, index)?, most)?;
     if !index.restarts_are_sound || !index.ascends(compare) {
+        return None;
+    }
+    // No builder of blocks gives the second entry a restart and a later one none: such an index is refused.
+    if index.at_restarts.get(1) == Some(&true) && index.at_restarts.contains(&false) {
         return None;
     }
     let keys_len: usize = index.entries.iter().map(|(key, _)| key.len()).sum();
