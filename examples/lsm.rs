@@ -152,7 +152,7 @@ impl Lsm {
     /// Iterates from both ends over the entries of `keys`, as [`get`](Lsm::get) sees them.
     pub fn range<'k>(&self, keys: impl RangeBounds<&'k [u8]>, at: u64) -> Result<DbRange> {
         let keys = (keys.start_bound().cloned(), keys.end_bound().cloned());
-        // A copy in memory, which later changes do not touch.
+        // A copy of all of it, which later changes do not touch: a real engine would have a memtable that can be walked as it grows.
         let memtable = OpenOptions::new().open_db_source(table_of(&self.memtable)?)?;
         let mut inputs = vec![memtable.range(keys)];
         for id in &self.tables {
@@ -163,9 +163,9 @@ impl Lsm {
 
     /// Writes the memtable to a table, starts a new log, and compacts full levels.
     pub fn flush(&mut self) -> Result<()> {
+        let memtable = OpenOptions::new().open_db_source(table_of(&self.memtable)?)?;
         let name = self.new_name("log");
         self.log = Some((name.clone(), File::create(self.dir.join(name))?));
-        let memtable = OpenOptions::new().open_db_source(table_of(&self.memtable)?)?;
         self.merge(0..0, Some(memtable.iter()), 0)?;
         self.memtable.clear();
         for level in 0..=LAST_LEVEL {

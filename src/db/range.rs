@@ -134,7 +134,8 @@ impl DbTable {
     /// # Errors
     ///
     /// [`ErrorKind::Comparator`] if the names of the orders of the tables' user keys differ, or an order is not known.
-    /// [`ErrorKind::InvalidState`] for a range that shows a snapshot, or of which an entry was taken.
+    /// [`ErrorKind::InvalidState`] for a range that shows a snapshot or was advanced, and for entries of a cursor that is not before its
+    /// first.
     pub fn merge<R: Into<DbRange>>(inputs: impl IntoIterator<Item = R>) -> Result<DbCursor> {
         let mut all = Vec::new();
         for range in inputs {

@@ -119,7 +119,8 @@ pub struct RibbonFilterPolicy {
 impl RibbonFilterPolicy {
     pub(crate) const NAME: &str = "leveltable.Ribbon1";
 
-    /// That of filters of prefixes; and of readers, to whom bits per key do not matter.
+    /// 10 bits per key: what tables have by default, and filters of prefixes. It reads any filter, since bits per key matter to
+    /// builders only.
     pub(crate) const DEFAULT: RibbonFilterPolicy = RibbonFilterPolicy { bits_per_key: 10.0 };
 
     /// The hash by which filters know `key`.

@@ -157,6 +157,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
             return Ok(false);
         }
         self.leave(end);
+        // First where the entries lie, then their keys: one loop for both would run out of registers.
         for entry in self.block.entries_from(self.block.restart_before(end), 0) {
             let entry = entry?;
             self.way_back.push(entry);

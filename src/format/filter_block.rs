@@ -13,9 +13,9 @@
 
 use bytes::Bytes;
 
-use super::Defect;
+use super::{Defect, require};
 use crate::coding::put_fixed32;
-use crate::filter::{FilterBuilder, FilterPolicy};
+use crate::filter::{FilterBuilder, FilterPolicy, RibbonFilterPolicy};
 
 /// Start of the metaindex key of a filter block. The policy's name follows.
 pub(crate) const FILTER_PREFIX: &[u8] = b"filter.";
@@ -165,6 +165,20 @@ impl FilterBlockReader {
             before = offset;
         }
         Ok(())
+    }
+
+    /// Checks that the block is one of prefixes: of one filter, or none if no key has a prefix.
+    pub(crate) fn check_prefixes(&self) -> Result<(), Defect> {
+        self.check_offsets()?;
+        let (count, expected) = (self.filter_count, || {
+            "one filter of prefixes, or none".into()
+        });
+        require(count <= 1, expected, || format!("{count}"))
+    }
+
+    /// Whether a key of the table may have this prefix, by a block of prefixes.
+    pub(crate) fn prefix_may_match(&self, prefix: &[u8]) -> bool {
+        self.filter_count > 0 && self.key_may_match(&RibbonFilterPolicy::DEFAULT, 0, prefix)
     }
 
     /// Number of filters, empty ones included.

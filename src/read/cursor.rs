@@ -77,7 +77,7 @@ pub struct Cursor {
 /// How far ahead a walk prefetches memory, in bytes: a block of ordinary length, and the restarts at the next one's end.
 const AHEAD: isize = 5 << 10;
 
-/// No place in memory: nothing ahead is prefetched but, harmlessly, by the first entry of a block.
+/// No place in memory, where no file reaches: nothing is prefetched there, and to add an offset in a block does not overflow.
 const NOWHERE: usize = usize::MAX / 2;
 
 /// Short: the place, not what was read.

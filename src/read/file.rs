@@ -130,7 +130,7 @@ impl TableFile {
         Ok(())
     }
 
-    /// Reads `ranges`, which ascend, all at once: together those that lie at most [`MAX_GAP`] bytes apart, up to [`MAX_READ_LEN`] bytes.
+    /// Reads `ranges`, which ascend, all at once: those at most [`MAX_GAP`] bytes apart together, up to [`MAX_READ_LEN`] bytes.
     ///
     /// Gives `each` the bytes of every range, with its position, as they come in, in memory of their own; of a file in memory, a slice of
     /// it. A range that cannot be read with others is read alone: an error is that of one range.

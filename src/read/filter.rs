@@ -85,12 +85,13 @@ impl TableFilter {
     /// Decodes a block that was read whole. `last_block` is the offset of the last data block.
     fn decode(&self, contents: Bytes, last_block: Option<u64>) -> Result<Whole, Defect> {
         let block = FilterBlockReader::new(contents)?;
-        let is_of_prefixes = matches!(self.of, FilterOf::Prefixes(_));
-        let covers_all = is_of_prefixes || last_block.is_some_and(|last| block.covers_all(last));
-        Ok(if covers_all {
-            Whole::Table(block)
-        } else {
-            Whole::Windows(block)
+        if let FilterOf::Prefixes(_) = self.of {
+            block.check_prefixes()?;
+            return Ok(Whole::Table(block));
+        }
+        Ok(match last_block {
+            Some(last) if block.covers_all(last) => Whole::Table(block),
+            _ => Whole::Windows(block),
         })
     }
 
@@ -192,13 +193,10 @@ impl TableFilter {
 
     #[inline(never)]
     fn passes_in(&self, filter: &FilterBlockReader, key: &[u8], block: u64) -> bool {
-        let policy = match &self.of {
-            FilterOf::Keys(policy) => &**policy,
-            // No key has a prefix.
-            FilterOf::Prefixes(_) if filter.filter_count() == 0 => return false,
-            FilterOf::Prefixes(_) => &RibbonFilterPolicy::DEFAULT,
-        };
-        filter.key_may_match(policy, block, key)
+        match &self.of {
+            FilterOf::Keys(policy) => filter.key_may_match(&**policy, block, key),
+            FilterOf::Prefixes(_) => filter.prefix_may_match(key),
+        }
     }
 
     /// Whether the filter passes `key`, which is looked for in the data block at offset `block`.

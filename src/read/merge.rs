@@ -95,7 +95,8 @@ impl Table {
     /// # Errors
     ///
     /// [`ErrorKind::Comparator`] if the names of the inputs' orders differ, or an order is not known; [`ErrorKind::InvalidState`]
-    /// for a range of which an entry was taken, and for a merge that shows only the first entry of each key; and the error of a range that could not be made.
+    /// for a range that was advanced, for entries of a cursor that is not before its first, and for a merge that shows only the first
+    /// entry of each key; and the error of a range that could not be made.
     pub fn merge<R: Into<TableRange>>(inputs: impl IntoIterator<Item = R>) -> Result<MergeCursor> {
         let mut all = Vec::new();
         for range in inputs {

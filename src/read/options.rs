@@ -124,7 +124,6 @@ impl OpenOptions {
     /// The filter policies that are known, the best first.
     pub(crate) fn known_policies(&self) -> Vec<Arc<dyn FilterPolicy>> {
         let built_in: [Arc<dyn FilterPolicy>; 3] = [
-            // Bits per key matter to builders only.
             Arc::new(RibbonFilterPolicy::DEFAULT),
             Arc::new(BloomFilterPolicy::new(10)),
             Arc::new(OldBloomFilterPolicy),

@@ -211,7 +211,7 @@ impl Inner {
         Ok(unread)
     }
 
-    /// Reads those of `parts` that are not there, those that lie beside each other together and all at once, and keeps them.
+    /// Reads those of `parts` that are not there, all at once, those less than a page apart together, and keeps them.
     #[cold]
     pub(super) fn bring(&self, parts: Vec<Part>) -> Result<()> {
         let (ranges, parts): (Vec<_>, Vec<_>) = self.unread(parts)?.into_iter().unzip();

@@ -273,11 +273,11 @@ impl Ends<MergeCursor> {
     }
 }
 
-/// The error of a range in a merge that shows a snapshot or one entry of each key, or of which an entry was taken.
+/// The error of a range in a merge that shows a snapshot or one entry of each key, or that was advanced.
 #[cold]
 pub(crate) fn not_whole() -> Error {
     Error::new(
         ErrorKind::InvalidState,
-        "an input of a merge is a range of all entries, none of them taken: call `at` or `first_wins` on the merge",
+        "an input of a merge is a range of all entries that was not advanced yet: call `at` or `first_wins` on the merge",
     )
 }

@@ -857,6 +857,32 @@ fn get_many_returns_values_in_order_and_reads_each_block_once() {
     }
 }
 
+/// Blocks come together if less than a page lies between them.
+#[test]
+fn a_batch_reads_across_less_than_a_page() {
+    // The frame between has so many bytes more than its value: lengths and a key of one byte, a restart and their number, the trailer.
+    for (between, reads) in [(4095, 1), (4096, 2)] {
+        let mut file = Vec::new();
+        let options = WriteOptions::new().compression(Compression::None);
+        let mut builder = options.block_size(1).build(&mut file);
+        builder.add("a", "first").unwrap();
+        builder.add("b", vec![b'v'; between - 18]).unwrap();
+        builder.add("c", "last").unwrap();
+        builder.finish().unwrap();
+        let [first, _, last] = &Layout::of(&file).data[..] else {
+            panic!("three blocks");
+        };
+        assert_eq!(last.start - first.end, between);
+        let disk = Arc::new(CountingReadAt::new(Bytes::from(file)));
+        let options = OpenOptions::new().no_cache().preload(true);
+        let table = options.open_source(Arc::clone(&disk)).unwrap();
+        let opened = disk.reads();
+        let values = table.get_many(&["a", "c"]).unwrap();
+        assert_eq!(values, [Some("first".into()), Some("last".into())]);
+        assert_eq!(disk.reads() - opened, reads, "{between} bytes between");
+    }
+}
+
 /// As those of a plain table.
 #[test]
 fn a_databases_table_reads_nothing_between_bounds_that_exclude_each_other() {

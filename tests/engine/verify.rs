@@ -1,18 +1,20 @@
 //! Sound tables, and tables with one thing wrong that `verify` must name: where, and what.
 
+use std::cmp::Ordering;
 use std::fs;
 use std::io;
 use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::common::{self, Entry, Layout, Reverse, block, build, handle_of, seal};
 use bytes::Bytes;
 use leveltable::db::KeyKind;
 use leveltable::repair::{self, Severity, VerifyOptions, VerifyReport};
 use leveltable::{
-    BytewiseComparator, Comparator, Compression, OpenOptions, ReadAt, RibbonFilterPolicy, Section,
-    Source, WriteOptions,
+    BloomFilterPolicy, BytewiseComparator, Comparator, Compression, OpenOptions, ReadAt,
+    RibbonFilterPolicy, Section, Source, WriteOptions,
     db::InternalKeyComparator,
     filter::{FilterPolicy, FixedPrefix},
     inspect::CountingReadAt,
@@ -1006,6 +1008,129 @@ fn progress_ascends_to_the_end_and_can_stop() {
     assert_eq!((calls, report.data_blocks), (3, 3));
     assert!(report.cancelled && !report.is_sound());
     assert_eq!(report.damage, 0);
+}
+
+/// Entries that share a key of a megabyte are refused, and the first of them are not looked at for long to tell a database's table.
+#[test]
+fn a_block_of_keys_that_share_a_megabyte_takes_no_time() {
+    let key = vec![b'a'; 1 << 20];
+    let mut payload = vec![0];
+    payload.extend([0x80, 0x80, 0x40, 0]); // its length, and none of a value
+    payload.extend(&key);
+    for i in 0..40_000 {
+        payload.extend([0xff, 0xff, 0x3f, 1, 0, i as u8]);
+    }
+    payload.extend([0, 0, 0, 0, 1, 0, 0, 0]);
+    let mut forge = Forge::default();
+    let data = forge.frame(&payload);
+    let metaindex = forge.frame(&block(&[]));
+    let index = forge.frame(&block(&[(b"z".to_vec(), handle_of(&data))]));
+    let file = forge.finish(&metaindex, &index);
+    let mut calls = 0;
+    let options = VerifyOptions::new().progress(|_| {
+        calls += 1;
+        ControlFlow::Break(())
+    });
+    let start = Instant::now();
+    let report = repair::verify(file, options).unwrap();
+    // 64 KiB of keys, and not 40 GB: it took half a minute, and only then could be cancelled.
+    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(report.cancelled);
+    assert_eq!(calls, 1);
+}
+
+/// The table's key has a prefix, and a block without filters says that none has.
+#[test]
+fn a_filter_of_prefixes_that_hides_keys_is_found() {
+    for (payload, found) in [
+        (&[0; 5][..], "rejected"),
+        // Two empty filters.
+        (&[0; 13], "one filter of prefixes, or none"),
+    ] {
+        let mut forge = Forge::default();
+        let data = forge.frame(&block(&[(b"a/1".to_vec(), b"value".to_vec())]));
+        let filter = forge.frame(payload);
+        let name = b"about.prefixes.leveltable.DelimitedPrefix(2f)".to_vec();
+        let metaindex = forge.frame(&block(&[(name, handle_of(&filter))]));
+        let index = forge.frame(&block(&[(b"a/1".to_vec(), handle_of(&data))]));
+        let file = forge.finish(&metaindex, &index);
+        assert_finds(
+            &file,
+            Severity::Damage,
+            Section::Filter,
+            filter.start,
+            found,
+        );
+    }
+}
+
+/// Who says that it is a database's, or whose properties do, is told so.
+#[test]
+fn the_kind_is_what_is_said_although_the_index_cannot_be_read() {
+    let mut file = Vec::new();
+    let mut builder = WriteOptions::new().build_db(&mut file);
+    builder.put("key", 7, "value").unwrap();
+    builder.finish().unwrap();
+    let index = Layout::of(&file).index;
+    let mut damaged = file.clone();
+    damaged[index.start + 2] ^= 1;
+    assert_eq!(verify(&damaged).keys, KeyKind::Database);
+    let end = file.len() - 1;
+    file[end] ^= 1;
+    let options = VerifyOptions::new().keys(KeyKind::Database);
+    let report = repair::verify(file, options).unwrap();
+    assert_eq!(report.keys, KeyKind::Database);
+}
+
+/// A comparator that shortens no index key, and names that zeros fill up: only some in the middle of later blocks show that these
+/// are no keys of a database.
+#[test]
+fn keys_that_look_like_a_databases_at_first_are_no_damage() {
+    #[derive(Debug)]
+    struct Whole;
+
+    impl Comparator for Whole {
+        fn name(&self) -> &str {
+            "test.Whole"
+        }
+
+        fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+            a.cmp(b)
+        }
+    }
+    let key = |i| {
+        let mut key = format!("name{i:06}").into_bytes();
+        if i % 40 == 35 {
+            key.resize(32, b'a');
+        }
+        key.resize(32, 0);
+        key
+    };
+    let entries: Vec<Entry> = (0..100).map(|i| (key(i), Vec::new())).collect();
+    let options = options().block_size(200).no_filter().comparator(Whole);
+    let file = build(&options, &entries);
+    let report = verify(&file);
+    assert_eq!((report.damage, report.unchecked), (0, 0), "{report}");
+    assert_eq!(report.keys, KeyKind::Plain);
+}
+
+/// The filter passes the first block's only key as it is stored, too, by chance. It was called unchecked for rejecting others.
+#[test]
+fn a_filter_that_passes_the_first_key_by_chance_holds_user_keys_all_the_same() {
+    for first in 0..300 {
+        let mut file = Vec::new();
+        let options = WriteOptions::new().properties(false).block_size(1);
+        let mut builder = options
+            .filter_policy(BloomFilterPolicy::new(10))
+            .build_db(&mut file);
+        for key in 1..40u8 {
+            let sequence = (1 << 41) + first * 1_000 + u64::from(key);
+            builder.put([key], sequence, b"value").unwrap();
+        }
+        builder.finish().unwrap();
+        let report = verify(&file);
+        assert!(report.is_sound(), "{first}: {report}");
+    }
 }
 
 /// Findings are bounded, in number and in length, whatever a file does; and so is the work.

@@ -30,8 +30,12 @@ pub(super) struct Keys {
     pub(super) evidence: Evidence,
     /// The kind of keys that filters hold: not that of the keys if the caller named an order for a database's stored keys.
     pub(super) in_filters: KeyKind,
-    /// Whether it is certain of which kind the keys are.
-    pub(super) is_certain: bool,
+    /// What a key is that a filter rejects; nothing if it may hold other keys.
+    pub(super) rejected: Option<Severity>,
+    /// What all keys say about their kind, if nothing else does.
+    pub(super) guessed: Option<Evidence>,
+    /// Keys that are no database's, as damage: until all have spoken.
+    pub(super) malformed: VerifyReport,
 }
 
 impl Keys {
@@ -131,6 +135,9 @@ impl Verifier<'_> {
             if states_versions {
                 verifier.counted.add_version(key);
             }
+            if let Some(evidence) = &mut verifier.keys.guessed {
+                evidence.add_entry(key, value);
+            }
             if verifier.keys.kind == KeyKind::Database && InternalKey::parse(key).is_none() {
                 let expected = "internal keys: at least 8 bytes, of type 0 or 1";
                 form.note(|| (expected.into(), show_key(key)));
@@ -138,7 +145,10 @@ impl Verifier<'_> {
             let asked = verifier.keys.of_filter(verifier.keys.in_filters, key);
             verifier.ask_filters(handle.offset, key, asked, before.is_none());
         });
-        self.report.find_tally(Severity::Damage, place, form);
+        self.keys
+            .malformed
+            .find_tally(Severity::Damage, place, form);
+        self.keys.guessed.iter_mut().for_each(Evidence::end_block);
         ends
     }
 
@@ -175,7 +185,7 @@ impl Verifier<'_> {
         ends
     }
 
-    /// Takes the keys for what they seem to be, if nothing says of which kind they are: by the index and the first data block, as
+    /// Takes the keys for what they seem to be, if nothing says of which kind they are: by the index and the first entries, as
     /// opening does. But if a filter rejects some of these keys as of that kind and none as of the other, they are of the other: a
     /// database's filter holds user keys.
     pub(super) fn recognise(&mut self, index: &Block<Bytes>) {
@@ -185,27 +195,31 @@ impl Verifier<'_> {
             evidence.add_index_key(cursor.key());
             first = first.or_else(|| BlockHandle::decode(cursor.value()));
         }
-        evidence.end_block();
         let mut rejected = [false; 2];
         if let Some((handle, _)) = first
             && let Some(frame) = self.frame(handle, Section::Data, None)
             && let Ok(block) = frame::open(&frame).and_then(Block::parse)
         {
-            let mut cursor = BlockCursor::new(block);
-            while let Ok(true) = cursor.next() {
-                evidence.add_entry(cursor.key(), cursor.value());
+            // A block that is damaged is reported when all are walked.
+            let _ = evidence.add_first_entries(block, |key| {
                 for (kind, rejected) in KINDS.into_iter().zip(&mut rejected) {
-                    let key = self.keys.of_filter(kind, cursor.key());
+                    let key = self.keys.of_filter(kind, key);
                     *rejected |= self.named.reject(handle.offset, key);
                 }
-            }
+            });
         }
+        evidence.end_block();
         let verdict = evidence.verdict();
-        self.keys.is_certain = verdict.is_some();
+        self.keys.rejected = match (verdict, rejected) {
+            (Some(_), _) => Some(Severity::Damage),
+            (None, [true, true]) => Some(Severity::Unchecked),
+            (None, _) => None,
+        };
         self.keys.in_filters = match rejected {
             [true, false] => KeyKind::Database,
             [false, true] => KeyKind::Plain,
             _ => verdict.unwrap_or_default(),
         };
+        self.keys.guessed = Some(evidence);
     }
 }

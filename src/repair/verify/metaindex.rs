@@ -9,7 +9,7 @@ use super::Verifier;
 use super::report::{Place, Severity, Tally};
 use crate::comparator::Order;
 use crate::error::{Section, show_key};
-use crate::filter::{FilterPolicy, PrefixExtractor, RibbonFilterPolicy, prefix_of};
+use crate::filter::{FilterPolicy, PrefixExtractor, prefix_of};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
@@ -164,16 +164,17 @@ impl Verifier<'_> {
 
     /// Reports what filters reject.
     pub(super) fn report_filters(&mut self) {
-        // Of an unknown kind or order, the keys may be a database's, whose filter holds user keys.
-        let severity = if self.keys.is_certain && !self.report.unknown_order {
-            Severity::Damage
-        } else {
-            Severity::Unchecked
-        };
+        let mut rejected = self.keys.rejected;
+        if self.report.unknown_order {
+            // The keys may be a database's, whose filter holds user keys.
+            rejected = rejected.and(Some(Severity::Unchecked));
+        }
         for filter in std::mem::take(&mut self.named.filters) {
             let place = (Section::Filter, filter.offset);
             let report = &mut self.report;
-            report.find_tally(severity, place, filter.hidden);
+            if let Some(severity) = rejected {
+                report.find_tally(severity, place, filter.hidden);
+            }
             report.find_tally(Severity::Warning, place, filter.unfiltered);
         }
     }
@@ -256,10 +257,11 @@ fn ask_policy(policy: Arc<dyn FilterPolicy>, block: Bytes) -> Result<Ask, Defect
 }
 
 fn ask_prefixes(extractor: Arc<dyn PrefixExtractor>, block: Bytes) -> Result<Ask, Defect> {
-    let ask = ask_policy(Arc::new(RibbonFilterPolicy::DEFAULT), block)?;
+    let reader = FilterBlockReader::new(block)?;
+    reader.check_prefixes()?;
     Ok(Box::new(move |_, key| {
         let prefix = prefix_of(&*extractor, key);
-        prefix.map_or(Some(true), |prefix| ask(0, prefix))
+        Some(prefix.is_none_or(|prefix| reader.prefix_may_match(prefix)))
     }))
 }
 

@@ -105,13 +105,14 @@ impl<'a> VerifyOptions<'a> {
 /// damaged, `verify` searches for data blocks by their checksums and reports how much of the data is sound. It gives up a
 /// search after 4 MiB without a block.
 ///
-/// Unless the options say otherwise, a table is what its properties say. Without properties, a database's table is recognised
-/// by the keys of its index and of its first data block. It is checked in the order of internal keys, and every key must parse as one.
-/// If no comparator is named, and keys are in another order or the properties name another, the order is [unknown](VerifyReport::unknown_order): a state
-/// of its own, since everything else is checked. If the index keys show that the order is bytewise, since they were shortened
-/// in it, keys out of order are damage. If these keys fit either kind, what a filter rejects is [`Severity::Unchecked`].
+/// Unless the options say otherwise, a table is what its properties say. Without properties, the kind of its keys is guessed from
+/// the index and the first entries; if a filter rejects some of these as keys of one kind and none as of the other, it decides. A
+/// database's table is checked in the order of internal keys, and every key must parse as one. If no comparator is named, and keys
+/// are in another order or the properties name another, the order is [unknown](VerifyReport::unknown_order): a state of its own, since
+/// everything else is checked. If the index keys show that the order is bytewise, since they were shortened in it, keys out of order
+/// are damage. Where the first entries fit either kind, a filter that rejects some of them as of both is [`Severity::Unchecked`].
 ///
-/// Costs a read of the whole file (no block goes to the cache) and the memory of its largest block, of its index, and
+/// Costs a read of the whole file, of the first data block perhaps two (no block goes to the cache), and the memory of its largest block, of its index, and
 /// of 24 bytes for each block. A file whose handles overlap is read at most twice over.
 ///
 /// # Errors
@@ -182,7 +183,9 @@ impl<'a> Verifier<'a> {
                 misordered: VerifyReport::default(),
                 evidence: Evidence::default(),
                 in_filters: KeyKind::Plain,
-                is_certain: true,
+                rejected: Some(Severity::Damage),
+                guessed: None,
+                malformed: VerifyReport::default(),
             },
             file,
             options: open,
@@ -199,7 +202,13 @@ impl<'a> Verifier<'a> {
     fn run(mut self) -> VerifyReport {
         // Whether an index vouches that it leads to all data blocks.
         let footer = self.check_footer();
-        let is_complete = footer.is_some_and(|footer| self.check_blocks(footer));
+        let is_complete = match footer {
+            Some(footer) => self.check_blocks(footer),
+            None => {
+                self.choose_kind(None);
+                false
+            }
+        };
         self.report.entries = self.counted.entries;
         self.report.data_blocks = self.counted.data_blocks;
         let order = self.settle();
@@ -231,10 +240,10 @@ impl<'a> Verifier<'a> {
         }
         let sound_index = index.as_ref().filter(|(_, sound)| sound.is_some());
         self.compare_pieces(footer.index, sound_index.map(|(index, _)| index));
+        self.choose_kind(index.as_ref().map(|(index, _)| index));
         let Some((index, sound)) = index else {
             return false;
         };
-        self.choose_kind(&index);
         self.check_data(index, sound);
         sound.is_some()
     }
@@ -246,10 +255,11 @@ impl<'a> Verifier<'a> {
     }
 
     /// Decides what the keys are taken for.
-    fn choose_kind(&mut self, index: &Block<Bytes>) {
-        match self.kind.or(self.stated_kind()) {
-            Some(kind) => self.keys.in_filters = kind,
-            None => self.recognise(index),
+    fn choose_kind(&mut self, index: Option<&Block<Bytes>>) {
+        match (self.kind.or(self.stated_kind()), index) {
+            (Some(kind), _) => self.keys.in_filters = kind,
+            (None, Some(index)) => self.recognise(index),
+            (None, None) => {}
         }
         // Keys in an order that the caller named are what is stored.
         let is_named = self.kind.is_none() && self.options.order.is_some();
@@ -261,19 +271,26 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// Reports keys out of order, now that all were seen, if the order is known. Returns it.
+    /// Now that all keys were seen, reports those out of order, if the order is known, and those that are no database's, if the keys
+    /// are. Returns the order that they were checked in.
     fn settle(&mut self) -> Order {
-        self.report.keys = self.keys.kind;
-        let reading = &mut self.keys;
-        let order = user_order(&reading.order).unwrap_or(&reading.order);
+        let keys = &mut self.keys;
+        let guessed = keys.guessed.as_ref().and_then(Evidence::verdict);
+        if keys.guessed.is_none() || guessed == Some(KeyKind::Database) {
+            self.report.add_damage(std::mem::take(&mut keys.malformed));
+        } else if keys.malformed.damage > 0 {
+            keys.kind = KeyKind::Plain;
+        }
+        self.report.keys = keys.kind;
+        let order = user_order(&keys.order).unwrap_or(&keys.order);
         let stated = self.named.properties.as_ref();
         let stated = stated.map(|(properties, _)| &*properties.comparator);
         let is_known = self.options.order.is_some()
             || match stated {
                 Some(name) => name == order.comparator().name(),
-                None => reading.evidence.order_is_evident(),
+                None => keys.evidence.order_is_evident(),
             };
-        let misordered = std::mem::take(&mut reading.misordered);
+        let misordered = std::mem::take(&mut keys.misordered);
         if is_known {
             self.report.add_damage(misordered);
         } else if !self.options.stored_order {
@@ -284,7 +301,7 @@ impl<'a> Verifier<'a> {
                 (Some(name), _) => Some(format!("the table names the comparator {name:?}")),
                 (None, Some(first)) => {
                     let (section, offset) = (first.section(), first.offset());
-                    let how = match reading.kind {
+                    let how = match keys.kind {
                         KeyKind::Plain => "bytewise",
                         KeyKind::Database => "as a database's do",
                     };
@@ -296,7 +313,7 @@ impl<'a> Verifier<'a> {
             };
             self.report.unknown_order = self.report.order_clue.is_some();
         }
-        reading.order.clone()
+        keys.order.clone()
     }
 
     /// Reports a finding if the table does not open although nothing else is wrong.
