@@ -14,6 +14,7 @@ use crate::error::{Error, ErrorKind, Result, Section};
 use crate::filter::{FilterSkipReason, RibbonFilterPolicy};
 use crate::format::Defect;
 use crate::format::block::Block;
+use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame;
 use crate::format::internal_key::user_order;
@@ -38,6 +39,11 @@ const PROPERTIES_ROOM: u64 = 4 << 10;
 
 /// Of an index that is read whole, so many pieces are checked at opening: few tops ascend in another order by chance.
 const CHECKED_PIECES: usize = 2;
+
+/// Where the index does not tell a plain table from a database's, so many entries of the first data block are looked at, until
+/// their keys take so many bytes: sharing prefixes, keys could take the square of the block.
+const MAX_ENTRIES: usize = 64;
+const MAX_BYTES: usize = 64 << 10;
 
 impl OpenOptions {
     /// Opens the table at `path`.
@@ -461,13 +467,18 @@ impl Inner {
         read.try_for_each(|(range, part)| self.admit_part(part, &self.file.read_range(range)?))
     }
 
-    /// Takes the first entries of the first data block as evidence.
+    /// Takes the first entries of the first data block as evidence. No more, so that opening stays fast when the block is large.
     fn read_first_entries(&self, first: BlockRef, evidence: &mut Evidence) -> Result<()> {
         let frame = self.file.read_frame(first.handle)?;
         let mut read = || {
             frame::verify(&frame)?;
-            let block = Block::parse(frame::open(&frame)?)?;
-            evidence.add_first_entries(block, |_| ())
+            let mut cursor = BlockCursor::new(Block::parse(frame::open(&frame)?)?);
+            let (mut entries, mut bytes) = (0, 0);
+            while entries < MAX_ENTRIES && bytes < MAX_BYTES && cursor.next()? {
+                evidence.add_entry(cursor.key(), cursor.value());
+                (entries, bytes) = (entries + 1, bytes + cursor.key().len());
+            }
+            Ok(())
         };
         read().map_err(|defect| self.locate(first, defect))
     }

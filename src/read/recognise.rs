@@ -1,11 +1,6 @@
 //! The rule that tells a database's table from a plain one, where the file does not say what it is.
 
-use bytes::Bytes;
-
 use crate::comparator::{Comparator, Order, compare_bytes};
-use crate::format::Defect;
-use crate::format::block::Block;
-use crate::format::block_cursor::BlockCursor;
 use crate::format::internal_key::{
     InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType, tag, user_key,
 };
@@ -60,11 +55,6 @@ pub(crate) struct Counts {
     neither: u64,
 }
 
-/// Where the index does not tell a plain table from a database's, so many entries of the first data block are looked at, until
-/// their keys take so many bytes: sharing prefixes, keys could take the square of the block.
-const MAX_ENTRIES: usize = 64;
-const MAX_BYTES: usize = 64 << 10;
-
 /// Evidence for a database has to outweigh that against it by this factor.
 const WEIGHT: u64 = 4;
 
@@ -102,24 +92,6 @@ impl Evidence {
         let previous = self.previous.get_or_insert_default();
         previous.clear();
         previous.extend_from_slice(key);
-    }
-
-    /// Adds the first entries of `block`, after those of another, and calls `each` with their keys. No more, so that opening stays fast
-    /// when the block is large.
-    pub(crate) fn add_first_entries(
-        &mut self,
-        block: Block<Bytes>,
-        mut each: impl FnMut(&[u8]),
-    ) -> Result<(), Defect> {
-        self.end_block();
-        let mut cursor = BlockCursor::new(block);
-        let (mut entries, mut bytes) = (0, 0);
-        while entries < MAX_ENTRIES && bytes < MAX_BYTES && cursor.next()? {
-            self.add_entry(cursor.key(), cursor.value());
-            each(cursor.key());
-            (entries, bytes) = (entries + 1, bytes + cursor.key().len());
-        }
-        Ok(())
     }
 
     /// Ends a block: the next key is not compared with the one before.

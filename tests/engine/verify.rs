@@ -515,7 +515,8 @@ fn an_order_that_is_not_known_is_no_damage() {
     assert!(report.unknown_order && report.blocks_are_sound() && !report.is_sound());
     assert_eq!((report.entries, report.filter_checks), (300, 300));
     assert!(report.findings.is_empty(), "{report}");
-    let clue = "keys do not ascend bytewise, first in the data block at offset 0";
+    let clue =
+        "keys ascend neither bytewise nor as a database's, first in the data block at offset 0";
     assert_eq!(report.order_clue.as_deref(), Some(clue));
     // Whoever says that the order is one of its own gets a table that is sound.
     let stored = VerifyOptions::new().open_options(OpenOptions::new().stored_order());

@@ -10,42 +10,31 @@ use crate::error::{Section, show_key};
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
-use crate::format::frame::{self, TRAILER_LEN};
-use crate::format::internal_key::{InternalKey, user_key};
+use crate::format::frame::TRAILER_LEN;
+use crate::format::internal_key::InternalKey;
 use crate::format::properties::KeyKind;
 use crate::read::recognise::Evidence;
 
 /// First and last key of a data block.
 type Ends = (Vec<u8>, Vec<u8>);
 
-const KINDS: [KeyKind; 2] = [KeyKind::Plain, KeyKind::Database];
-
-/// What is known of the keys of a table.
-pub(super) struct Keys {
+/// The keys of a table, taken for keys of one kind and in one order.
+pub(super) struct Reading {
     pub(super) kind: KeyKind,
     pub(super) order: Order,
     /// Keys out of order, as damage: until it is known whether this is the order of the table.
     pub(super) misordered: VerifyReport,
     /// What index keys say about the order.
     pub(super) evidence: Evidence,
-    /// The kind of keys that filters hold: not that of the keys if the caller named an order for a database's stored keys.
-    pub(super) in_filters: KeyKind,
-    /// What a key is that a filter rejects; nothing if it may hold other keys.
-    pub(super) rejected: Option<Severity>,
-    /// What all keys say about their kind, if nothing else does.
-    pub(super) guessed: Option<Evidence>,
-    /// Keys that are no database's, as damage: until all have spoken.
-    pub(super) malformed: VerifyReport,
 }
 
-impl Keys {
-    /// The part of a key that filters of keys of this kind know.
-    fn of_filter<'k>(&self, kind: KeyKind, key: &'k [u8]) -> &'k [u8] {
-        if kind == self.kind {
-            self.order.filter_key(key)
-        } else {
-            // An order of stored keys does not know of user keys.
-            user_key(key)
+impl Reading {
+    pub(super) fn new(kind: KeyKind, order: Order) -> Reading {
+        Reading {
+            kind,
+            order,
+            misordered: VerifyReport::default(),
+            evidence: Evidence::default(),
         }
     }
 
@@ -86,36 +75,40 @@ impl Verifier<'_> {
     pub(super) fn check_data(&mut self, index: Block<Bytes>, sound: Option<Place>) {
         let mut trailing = Tally::default();
         let mut blocks = 0u64;
-        self.walk(index, sound, |verifier, before, key, value| {
-            if verifier.progress.is_cancelled {
-                return;
-            }
-            let i = blocks;
-            blocks += 1;
-            let Some((handle, len)) = BlockHandle::decode(value) else {
-                let expected = format!("a handle for data block {i}");
-                let report = &mut verifier.report;
-                return report.find(Severity::Damage, sound, expected, show_key(value));
-            };
-            if len < value.len() {
-                let expected = || format!("nothing after the handle of data block {i}");
-                trailing.note(|| (expected(), format!("{} bytes more", value.len() - len)));
-            }
-            if let Some(ends) = verifier.check_block(handle, sound) {
-                let last_before = verifier.counted.last_key.take();
-                if sound.is_some() {
-                    let block = (i, handle.offset);
-                    let last_before = last_before.as_deref();
-                    verifier
-                        .keys
-                        .check_ends(block, before, key, last_before, &ends);
+        self.walk(
+            Section::Index,
+            index,
+            sound,
+            |verifier, before, key, value| {
+                if verifier.progress.is_cancelled {
+                    return;
                 }
-                let (first, last) = ends;
-                verifier.counted.first_key.get_or_insert(first);
-                verifier.counted.last_key = Some(last);
-            }
-            let _ = verifier.progress.reach(handle.end().unwrap_or(0));
-        });
+                let i = blocks;
+                blocks += 1;
+                let Some((handle, len)) = BlockHandle::decode(value) else {
+                    let expected = format!("a handle for data block {i}");
+                    let report = &mut verifier.report;
+                    return report.find(Severity::Damage, sound, expected, show_key(value));
+                };
+                if len < value.len() {
+                    let expected = || format!("nothing after the handle of data block {i}");
+                    trailing.note(|| (expected(), format!("{} bytes more", value.len() - len)));
+                }
+                if let Some(ends) = verifier.check_block(handle, sound) {
+                    let last_before = verifier.counted.last_key.take();
+                    if sound.is_some() {
+                        let block = (i, handle.offset);
+                        for reading in &mut verifier.readings {
+                            reading.check_ends(block, before, key, last_before.as_deref(), &ends);
+                        }
+                    }
+                    let (first, last) = ends;
+                    verifier.counted.first_key.get_or_insert(first);
+                    verifier.counted.last_key = Some(last);
+                }
+                let _ = verifier.progress.reach(handle.end().unwrap_or(0));
+            },
+        );
         self.counted_all = sound.is_some() && self.counted.data_blocks == blocks;
         self.report.find_tally(Severity::Warning, sound, trailing);
     }
@@ -128,27 +121,20 @@ impl Verifier<'_> {
         self.counted.data_bytes += handle.size + TRAILER_LEN as u64;
         let mut form = Tally::default();
         let states_versions = self.stated_kind() == Some(KeyKind::Database);
-        let ends = self.walk(block, sound, |verifier, before, key, value| {
+        let ends = self.walk(place.0, block, sound, |verifier, before, key, value| {
             verifier.counted.entries += 1;
             verifier.counted.key_bytes += key.len() as u64;
             verifier.counted.value_bytes += value.len() as u64;
             if states_versions {
                 verifier.counted.add_version(key);
             }
-            if let Some(evidence) = &mut verifier.keys.guessed {
-                evidence.add_entry(key, value);
-            }
-            if verifier.keys.kind == KeyKind::Database && InternalKey::parse(key).is_none() {
+            if InternalKey::parse(key).is_none() {
                 let expected = "internal keys: at least 8 bytes, of type 0 or 1";
                 form.note(|| (expected.into(), show_key(key)));
             }
-            let asked = verifier.keys.of_filter(verifier.keys.in_filters, key);
-            verifier.ask_filters(handle.offset, key, asked, before.is_none());
+            verifier.ask_filters(handle.offset, key, before.is_none());
         });
-        self.keys
-            .malformed
-            .find_tally(Severity::Damage, place, form);
-        self.keys.guessed.iter_mut().for_each(Evidence::end_block);
+        self.malformed.find_tally(Severity::Damage, place, form);
         ends
     }
 
@@ -156,70 +142,47 @@ impl Verifier<'_> {
     /// ascend. Returns the first key and the last.
     fn walk(
         &mut self,
+        section: Section,
         block: Block<Bytes>,
         sound: Option<Place>,
         mut each: impl FnMut(&mut Self, Option<&[u8]>, &[u8], &[u8]),
     ) -> Option<Ends> {
-        let (mut repeated, mut misordered) = (Tally::default(), Tally::default());
+        let mut evidence = Evidence::default();
+        let mut repeated = Tally::default();
+        let mut misordered: Vec<Tally> = Vec::new();
+        misordered.resize_with(self.readings.len(), Tally::default);
         let mut ends: Option<Ends> = None;
         let mut cursor = BlockCursor::new(block);
         while let Ok(true) = cursor.next() {
             let (key, value) = (cursor.key(), cursor.value());
+            match section {
+                Section::Index => evidence.add_index_key(key),
+                _ => evidence.add_entry(key, value),
+            }
             let previous = ends.as_ref().map(|(_, last)| &last[..]);
             each(self, previous, key, value);
             match previous {
                 // In no order does a key come before itself.
                 Some(previous) if previous == key => repeated.note_order(previous, key),
-                Some(previous) if !self.keys.order.ascends(previous, key) => {
-                    misordered.note_order(previous, key);
+                Some(previous) => {
+                    for (reading, tally) in self.readings.iter().zip(&mut misordered) {
+                        if !reading.order.compare(previous, key).is_lt() {
+                            tally.note_order(previous, key);
+                        }
+                    }
                 }
-                _ => {}
+                None => {}
             }
             let (_, last) = ends.get_or_insert_with(|| (key.to_vec(), Vec::new()));
             last.clear();
             last.extend_from_slice(key);
         }
+        self.evidence.add(&evidence.counts());
         self.report.find_tally(Severity::Damage, sound, repeated);
-        let report = &mut self.keys.misordered;
-        report.find_tally(Severity::Damage, sound, misordered);
+        for (reading, tally) in self.readings.iter_mut().zip(misordered) {
+            let report = &mut reading.misordered;
+            report.find_tally(Severity::Damage, sound, tally);
+        }
         ends
-    }
-
-    /// Takes the keys for what they seem to be, if nothing says of which kind they are: by the index and the first entries, as
-    /// opening does. But if a filter rejects some of these keys as of that kind and none as of the other, they are of the other: a
-    /// database's filter holds user keys.
-    pub(super) fn recognise(&mut self, index: &Block<Bytes>) {
-        let (mut evidence, mut first) = (Evidence::default(), None);
-        let mut cursor = BlockCursor::new(index.clone());
-        while let Ok(true) = cursor.next() {
-            evidence.add_index_key(cursor.key());
-            first = first.or_else(|| BlockHandle::decode(cursor.value()));
-        }
-        let mut rejected = [false; 2];
-        if let Some((handle, _)) = first
-            && let Some(frame) = self.frame(handle, Section::Data, None)
-            && let Ok(block) = frame::open(&frame).and_then(Block::parse)
-        {
-            // A block that is damaged is reported when all are walked.
-            let _ = evidence.add_first_entries(block, |key| {
-                for (kind, rejected) in KINDS.into_iter().zip(&mut rejected) {
-                    let key = self.keys.of_filter(kind, key);
-                    *rejected |= self.named.reject(handle.offset, key);
-                }
-            });
-        }
-        evidence.end_block();
-        let verdict = evidence.verdict();
-        self.keys.rejected = match (verdict, rejected) {
-            (Some(_), _) => Some(Severity::Damage),
-            (None, [true, true]) => Some(Severity::Unchecked),
-            (None, _) => None,
-        };
-        self.keys.in_filters = match rejected {
-            [true, false] => KeyKind::Database,
-            [false, true] => KeyKind::Plain,
-            _ => verdict.unwrap_or_default(),
-        };
-        self.keys.guessed = Some(evidence);
     }
 }

@@ -1,6 +1,6 @@
 //! Checks the metaindex, and reads what it names: filters, properties and pieces.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -16,9 +16,10 @@ use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::{FILTER_PREFIX, FilterBlockReader};
 use crate::format::footer::BlockHandle;
 use crate::format::frame;
+use crate::format::internal_key::user_key;
 use crate::format::pieces::{PIECES_NAME, Pieces};
 use crate::format::prefix_block::PREFIXES_NAME;
-use crate::format::properties::{MAX_KEY_LEN, PROPERTIES_NAME, Properties};
+use crate::format::properties::{KeyKind, MAX_KEY_LEN, PROPERTIES_NAME, Properties};
 
 /// A sound filter block of a known policy or prefix extractor.
 pub(super) struct Filter {
@@ -27,8 +28,8 @@ pub(super) struct Filter {
     offset: u64,
     /// Whether it passes a key, which is in the data block at this offset. `None` if it does not cover that.
     ask: Ask,
-    /// Present keys that it rejects.
-    hidden: Tally,
+    /// Present keys that it rejects, taken for keys of either kind.
+    pub(super) hidden: HashMap<KeyKind, Tally>,
     /// Data blocks that it does not cover.
     unfiltered: Tally,
 }
@@ -38,7 +39,7 @@ type Ask = Box<dyn Fn(u64, &[u8]) -> Option<bool>>;
 /// What the metaindex names, and what these parts say.
 #[derive(Default)]
 pub(super) struct Named {
-    filters: Vec<Filter>,
+    pub(super) filters: Vec<Filter>,
     /// Name of the policy and handle of each filter; no name for a filter of prefixes.
     filters_named: Vec<(Option<String>, BlockHandle)>,
     /// Whether all filters are named: the metaindex is sound.
@@ -47,14 +48,6 @@ pub(super) struct Named {
     filters_seen: HashSet<String>,
     pub(super) properties: Option<(Properties, Place)>,
     pieces: Option<(Pieces, Place)>,
-}
-
-impl Named {
-    /// Whether a filter rejects `key`, which is in the data block at `offset`.
-    pub(super) fn reject(&self, offset: u64, key: &[u8]) -> bool {
-        let mut filters = self.filters.iter();
-        filters.any(|filter| (filter.ask)(offset, key) == Some(false))
-    }
 }
 
 impl Verifier<'_> {
@@ -134,48 +127,65 @@ impl Verifier<'_> {
                 name,
                 offset: handle.offset,
                 ask,
-                hidden: Tally::default(),
+                hidden: Default::default(),
                 unfiltered: Tally::default(),
             });
         }
     }
 
-    /// Asks the filters for `key`, of which they know `asked`, of the data block at `offset`, and notes what is wrong. `is_first`:
-    /// whether it is the block's first.
-    pub(super) fn ask_filters(&mut self, offset: u64, key: &[u8], asked: &[u8], is_first: bool) {
+    /// Asks the filters for `key`, of the data block at `offset`, and notes what is wrong. `is_first`: whether it is the block's first.
+    ///
+    /// Where it is not certain of which kind the keys are, asks for both.
+    pub(super) fn ask_filters(&mut self, offset: u64, key: &[u8], is_first: bool) {
+        let key_of = |kind| {
+            let reading = self.readings.iter().find(|reading| reading.kind == kind);
+            // An order of stored keys does not know of user keys.
+            reading.map_or_else(|| user_key(key), |own| own.order.filter_key(key))
+        };
         for filter in &mut self.named.filters {
             self.report.filter_checks += 1;
-            let passes = (filter.ask)(offset, asked);
-            if is_first && passes.is_none() {
+            if is_first && (filter.ask)(offset, key).is_none() {
                 let expected = format!("a filter for the data block at {offset}");
                 let found = "none: lookups in it read the block";
                 filter.unfiltered.note(|| (expected, found.into()));
             }
-            if passes == Some(false) {
-                filter.hidden.note(|| {
-                    let expected = format!("that {} passes each key of the table", filter.name);
-                    let key = show_key(key);
-                    let found = format!("{key} rejected, which is in the data block at {offset}");
-                    (expected, found)
-                });
+            for kind in [KeyKind::Plain, KeyKind::Database] {
+                let may_be = self.kind.is_none_or(|own| own == kind);
+                if may_be && (filter.ask)(offset, key_of(kind)) == Some(false) {
+                    filter.hidden.entry(kind).or_default().note(|| {
+                        let expected = format!("that {} passes each key of the table", filter.name);
+                        let key = show_key(key);
+                        let found =
+                            format!("{key} rejected, which is in the data block at {offset}");
+                        (expected, found)
+                    });
+                }
             }
         }
     }
 
-    /// Reports what filters reject.
+    /// Reports what filters reject, now that it is known of which kind the keys are.
     pub(super) fn report_filters(&mut self) {
-        let mut rejected = self.keys.rejected;
-        if self.report.unknown_order {
-            // The keys may be a database's, whose filter holds user keys.
-            rejected = rejected.and(Some(Severity::Unchecked));
-        }
-        for filter in std::mem::take(&mut self.named.filters) {
+        for mut filter in std::mem::take(&mut self.named.filters) {
             let place = (Section::Filter, filter.offset);
-            let report = &mut self.report;
-            if let Some(severity) = rejected {
-                report.find_tally(severity, place, filter.hidden);
-            }
-            report.find_tally(Severity::Warning, place, filter.unfiltered);
+            let hidden = match self.kind {
+                Some(kind) => filter.hidden.remove(&kind),
+                // Readers do not ask it, and it may hold user keys or stored ones.
+                None if filter.hidden.contains_key(&KeyKind::Database) => {
+                    filter.hidden.remove(&KeyKind::Plain)
+                }
+                None => None,
+            };
+            // In an unknown order, the keys may be a database's, whose filter holds user keys.
+            let severity = if self.kind.is_none() || self.report.unknown_order {
+                Severity::Unchecked
+            } else {
+                Severity::Damage
+            };
+            let hidden = hidden.unwrap_or_default();
+            self.report.find_tally(severity, place, hidden);
+            self.report
+                .find_tally(Severity::Warning, place, filter.unfiltered);
         }
     }
 

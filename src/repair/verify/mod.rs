@@ -15,13 +15,10 @@ mod report;
 
 use std::ops::ControlFlow;
 
-use bytes::Bytes;
-
 use crate::comparator::Order;
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::{Result, Section};
-use crate::format::block::Block;
 use crate::format::block_check::KeyWork;
 use crate::format::footer::Footer;
 #[cfg(doc)]
@@ -36,7 +33,7 @@ use crate::repair::progress::{Progress, Reporter};
 use crate::write::summary::Summary;
 
 use blocks::Extent;
-use data::Keys;
+use data::Reading;
 use metaindex::Named;
 pub use report::{Finding, Severity, VerifyReport};
 
@@ -105,14 +102,14 @@ impl<'a> VerifyOptions<'a> {
 /// damaged, `verify` searches for data blocks by their checksums and reports how much of the data is sound. It gives up a
 /// search after 4 MiB without a block.
 ///
-/// Unless the options say otherwise, a table is what its properties say. Without properties, the kind of its keys is guessed from
-/// the index and the first entries; if a filter rejects some of these as keys of one kind and none as of the other, it decides. A
-/// database's table is checked in the order of internal keys, and every key must parse as one. If no comparator is named, and keys
-/// are in another order or the properties name another, the order is [unknown](VerifyReport::unknown_order): a state of its own, since
-/// everything else is checked. If the index keys show that the order is bytewise, since they were shortened in it, keys out of order
-/// are damage. Where the first entries fit either kind, a filter that rejects some of them as of both is [`Severity::Unchecked`].
+/// Unless the options say otherwise, a table is what its properties say. Without properties, a database's table is recognised
+/// by its keys. It is checked in the order of internal keys, and every key must parse as one. If no comparator is named,
+/// and keys are in neither order or the properties name another, the order is [unknown](VerifyReport::unknown_order): a state
+/// of its own, since everything else is checked. If the index keys show that the order is bytewise, since they were shortened
+/// in it, keys out of order are damage. If the keys fit either kind, a filter has to pass them as they are stored or their user
+/// keys: otherwise it is [`Severity::Unchecked`].
 ///
-/// Costs a read of the whole file, of the first data block perhaps two (no block goes to the cache), and the memory of its largest block, of its index, and
+/// Costs a read of the whole file (no block goes to the cache) and the memory of its largest block, of its index, and
 /// of 24 bytes for each block. A file whose handles overlap is read at most twice over.
 ///
 /// # Errors
@@ -148,9 +145,15 @@ struct Verifier<'a> {
     file: &'a TableFile,
     options: OpenOptions,
     progress: Reporter<'a>,
-    /// The kind of keys, if the caller or the comparator says it.
+    /// The kind of keys, if it is certain: as the caller, the comparator or the properties say, or, once all keys were seen, as
+    /// these say.
     kind: Option<KeyKind>,
-    keys: Keys,
+    /// What the keys may be: if nothing says of which kind they are, plain ones or a database's.
+    readings: Vec<Reading>,
+    /// Keys that are no database's, as damage.
+    malformed: VerifyReport,
+    /// What the keys say about their kind.
+    evidence: Evidence,
     report: VerifyReport,
     named: Named,
     /// What the properties are compared with.
@@ -171,25 +174,29 @@ impl<'a> Verifier<'a> {
         let order = open.order.clone().unwrap_or(Order::Bytewise);
         let is_internal = keys.is_none() && order.shortens_filter_keys();
         let kind = keys.or(is_internal.then_some(KeyKind::Database));
+        let plain = Reading::new(KeyKind::Plain, order.clone());
+        let internal = if is_internal {
+            order
+        } else {
+            internal_order(order)
+        };
+        let database = Reading::new(KeyKind::Database, internal);
+        let mut readings = vec![plain, database];
+        if kind.is_some() || open.order.is_some() {
+            readings.retain(|reading| reading.kind == kind.unwrap_or_default());
+        }
         Verifier {
             report: VerifyReport {
                 file_bytes: file.size,
                 ..VerifyReport::default()
             },
             kind,
-            keys: Keys {
-                kind: KeyKind::Plain,
-                order,
-                misordered: VerifyReport::default(),
-                evidence: Evidence::default(),
-                in_filters: KeyKind::Plain,
-                rejected: Some(Severity::Damage),
-                guessed: None,
-                malformed: VerifyReport::default(),
-            },
+            readings,
             file,
             options: open,
             progress,
+            malformed: VerifyReport::default(),
+            evidence: Evidence::default(),
             named: Named::default(),
             counted: Summary::default(),
             counted_all: false,
@@ -202,13 +209,7 @@ impl<'a> Verifier<'a> {
     fn run(mut self) -> VerifyReport {
         // Whether an index vouches that it leads to all data blocks.
         let footer = self.check_footer();
-        let is_complete = match footer {
-            Some(footer) => self.check_blocks(footer),
-            None => {
-                self.choose_kind(None);
-                false
-            }
-        };
+        let is_complete = footer.is_some_and(|footer| self.check_blocks(footer));
         self.report.entries = self.counted.entries;
         self.report.data_blocks = self.counted.data_blocks;
         let order = self.settle();
@@ -240,7 +241,12 @@ impl<'a> Verifier<'a> {
         }
         let sound_index = index.as_ref().filter(|(_, sound)| sound.is_some());
         self.compare_pieces(footer.index, sound_index.map(|(index, _)| index));
-        self.choose_kind(index.as_ref().map(|(index, _)| index));
+        if let Some(stated) = self.stated_kind() {
+            self.kind.get_or_insert(stated);
+            if self.readings.len() > 1 {
+                self.readings.retain(|reading| reading.kind == stated);
+            }
+        }
         let Some((index, sound)) = index else {
             return false;
         };
@@ -254,66 +260,57 @@ impl<'a> Verifier<'a> {
         stated.map(|(properties, _)| properties.key_kind)
     }
 
-    /// Decides what the keys are taken for.
-    fn choose_kind(&mut self, index: Option<&Block<Bytes>>) {
-        match (self.kind.or(self.stated_kind()), index) {
-            (Some(kind), _) => self.keys.in_filters = kind,
-            (None, Some(index)) => self.recognise(index),
-            (None, None) => {}
-        }
-        // Keys in an order that the caller named are what is stored.
-        let is_named = self.kind.is_none() && self.options.order.is_some();
-        if self.keys.in_filters == KeyKind::Database && !is_named {
-            self.keys.kind = KeyKind::Database;
-            if !self.keys.order.shortens_filter_keys() {
-                self.keys.order = internal_order(self.keys.order.clone());
-            }
-        }
-    }
-
-    /// Now that all keys were seen, reports those out of order, if the order is known, and those that are no database's, if the keys
-    /// are. Returns the order that they were checked in.
+    /// Decides which reading is right, now that all keys were seen, and reports what does not fit it. Returns its order.
+    ///
+    /// The keys say of which kind they are, unless a filter rejects some as of that kind and none as of the other: a database's
+    /// filter holds user keys.
     fn settle(&mut self) -> Order {
-        let keys = &mut self.keys;
-        let guessed = keys.guessed.as_ref().and_then(Evidence::verdict);
-        if keys.guessed.is_none() || guessed == Some(KeyKind::Database) {
-            self.report.add_damage(std::mem::take(&mut keys.malformed));
-        } else if keys.malformed.damage > 0 {
-            keys.kind = KeyKind::Plain;
+        let rejects = |kind| {
+            let mut filters = self.named.filters.iter();
+            filters.any(|filter| filter.hidden.contains_key(&kind))
+        };
+        self.kind = self.kind.or_else(|| match self.evidence.verdict()? {
+            KeyKind::Plain if rejects(KeyKind::Plain) && !rejects(KeyKind::Database) => {
+                Some(KeyKind::Database)
+            }
+            KeyKind::Database if rejects(KeyKind::Database) && !rejects(KeyKind::Plain) => {
+                Some(KeyKind::Plain)
+            }
+            kind => Some(kind),
+        });
+        let mut readings = self.readings.iter();
+        let right = readings.position(|reading| Some(reading.kind) == self.kind);
+        let reading = self.readings.swap_remove(right.unwrap_or(0));
+        self.report.keys = reading.kind;
+        if reading.kind == KeyKind::Database {
+            self.report.add_damage(std::mem::take(&mut self.malformed));
         }
-        self.report.keys = keys.kind;
-        let order = user_order(&keys.order).unwrap_or(&keys.order);
+        let order = user_order(&reading.order).unwrap_or(&reading.order);
         let stated = self.named.properties.as_ref();
         let stated = stated.map(|(properties, _)| &*properties.comparator);
         let is_known = self.options.order.is_some()
             || match stated {
                 Some(name) => name == order.comparator().name(),
-                None => keys.evidence.order_is_evident(),
+                None => reading.evidence.order_is_evident(),
             };
-        let misordered = std::mem::take(&mut keys.misordered);
         if is_known {
-            self.report.add_damage(misordered);
+            self.report.add_damage(reading.misordered);
         } else if !self.options.stored_order {
             // What shows that the order is another one.
-            let misordered = misordered.findings.iter();
+            let misordered = reading.misordered.findings.iter();
             let first = misordered.min_by_key(|finding| finding.offset());
             self.report.order_clue = match (stated, first) {
                 (Some(name), _) => Some(format!("the table names the comparator {name:?}")),
-                (None, Some(first)) => {
-                    let (section, offset) = (first.section(), first.offset());
-                    let how = match keys.kind {
-                        KeyKind::Plain => "bytewise",
-                        KeyKind::Database => "as a database's do",
-                    };
-                    Some(format!(
-                        "keys do not ascend {how}, first in the {section} at offset {offset}"
-                    ))
-                }
+                (None, Some(first)) => Some(format!(
+                    "keys ascend neither bytewise nor as a database's, first in the {} at offset {}",
+                    first.section(),
+                    first.offset()
+                )),
                 (None, None) => None,
             };
             self.report.unknown_order = self.report.order_clue.is_some();
         }
-        keys.order.clone()
+        reading.order
     }
 
     /// Reports a finding if the table does not open although nothing else is wrong.

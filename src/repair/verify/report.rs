@@ -95,7 +95,7 @@ pub struct VerifyReport {
     pub filter_checks: u64,
     /// The kind of keys that the table was checked for.
     pub keys: KeyKind,
-    /// Whether the keys are in an order that nobody named: they do not ascend bytewise, or as a database's do, or the table
+    /// Whether the keys are in an order that nobody named: they ascend neither bytewise nor as a database's do, or the table
     /// names a comparator that the caller did not. Everything but their order was checked.
     pub unknown_order: bool,
     /// If so, what shows it.
