@@ -27,23 +27,6 @@ pub(crate) fn varint_len(value: u64) -> usize {
 /// not disagree about where a block is.
 #[inline]
 pub fn get_varint64(src: &[u8]) -> Option<(u64, usize)> {
-    // Nearly all are this short. Written out, since the processor predicts separate branches better than a loop's end.
-    let low = |byte: u8| u64::from(byte & 0x7f);
-    match *src {
-        [a, ..] if a < 0x80 => Some((low(a), 1)),
-        [a, b, ..] if b < 0x80 => Some((low(a) | low(b) << 7, 2)),
-        [a, b, c, ..] if c < 0x80 => Some((low(a) | low(b) << 7 | low(c) << 14, 3)),
-        [a, b, c, d, ..] if d < 0x80 => {
-            let value = low(a) | low(b) << 7 | low(c) << 14 | low(d) << 21;
-            Some((value, 4))
-        }
-        _ => get_long_varint64(src),
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn get_long_varint64(src: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0u64;
     for (i, &byte) in src.iter().enumerate().take(MAX_VARINT64_LEN) {
         let group = u64::from(byte & 0x7f);

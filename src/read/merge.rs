@@ -5,10 +5,10 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::comparator::{Comparator, Order};
+use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Defect;
-use crate::format::internal_key::{InternalKeyComparator, user_order};
+use crate::format::internal_key::user_order;
 use crate::read::bounds::Way;
 use crate::read::cursor::{Cursor, lost};
 use crate::read::range::{Ends, TableRange, Walk};
@@ -51,8 +51,6 @@ pub struct MergeCursor {
     /// at place `inputs.len() + j`. A step replays the matches of the winner only.
     tree: Vec<usize>,
     pub(crate) order: Order,
-    /// Whether the keys are internal keys whose user keys are in bytewise order: known by type, as [`Order`] knows that of keys.
-    is_internal: bool,
     way: Way,
     /// The input that is on the current entry; past all inputs if the cursor is on none.
     top: usize,
@@ -150,7 +148,6 @@ impl MergeCursor {
         MergeCursor {
             tree: vec![NONE; inputs.len()],
             inputs,
-            is_internal: matches!(user_order(&order), Some(Order::Bytewise)),
             order,
             way: Way::Back,
             top: NONE,
@@ -312,7 +309,7 @@ impl MergeCursor {
         // The keys of one input differ.
         while self.tree[0] != shown
             && let Some(key) = self.inputs[self.tree[0]].stands_at()
-            && self.compare_keys(key, &passed).is_eq()
+            && self.order.compare(key, &passed).is_eq()
         {
             // Perhaps only its key is known.
             self.inputs[self.tree[0]].read()?;
@@ -352,15 +349,6 @@ impl MergeCursor {
         self.tree[0] = winner;
     }
 
-    #[inline(always)]
-    fn compare_keys(&self, a: &[u8], b: &[u8]) -> Ordering {
-        if self.is_internal {
-            InternalKeyComparator::BYTEWISE.compare(a, b)
-        } else {
-            self.order.compare(a, b)
-        }
-    }
-
     /// Whether input `a` comes before input `b` on the way, by their keys. One that is on no entry comes last.
     #[inline(always)]
     fn is_before(
@@ -371,7 +359,7 @@ impl MergeCursor {
         let (Some(key_a), Some(key_b)) = (key_a, key_b) else {
             return key_a.is_some();
         };
-        match (self.compare_keys(key_a, key_b), self.way) {
+        match (self.order.compare(key_a, key_b), self.way) {
             (Ordering::Less, way) => way == Way::Forward,
             (Ordering::Greater, way) => way == Way::Back,
             // Where the first wins, it is the first to be shown on the way back, too.
