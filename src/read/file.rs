@@ -25,10 +25,6 @@ use crate::trace;
 /// 10 MB the index.
 pub(super) const TAIL_LEN: u64 = 64 << 10;
 
-/// Parts that opening needs are read together up to this length. Larger ones take longer to come than to be asked for, and are
-/// read each into memory of its own.
-const MAX_TOGETHER: u64 = 8 << 20;
-
 /// The source, its size, and counters of what was read.
 #[derive(Debug)]
 pub(crate) struct TableFile {
@@ -92,27 +88,15 @@ impl TableFile {
     /// Awaits requests, and nothing else: of other sources, the parts are held when the future is first polled. What of these cannot
     /// be read with other parts is read alone when it is needed.
     pub(super) async fn hold(&mut self, parts: impl IntoIterator<Item = Range<u64>>) -> Result<()> {
-        self.hold_within(MAX_TOGETHER, parts).await
-    }
-
-    /// Like [`hold`](Self::hold), but joins neighbours only up to `max_len` bytes, unless the source is remote: there, each request takes
-    /// long.
-    pub(super) async fn hold_within(
-        &mut self,
-        max_len: u64,
-        parts: impl IntoIterator<Item = Range<u64>>,
-    ) -> Result<()> {
         let parts = parts.into_iter();
         let mut missing: Vec<Range<u64>> = parts.filter(|part| !self.holds(part)).collect();
         missing.sort_unstable_by_key(|part| (part.start, part.end));
         let stretches = match &self.source.bytes {
             #[cfg(feature = "async")]
-            SourceBytes::Remote(source) => {
-                let parts = coalesced(&missing, remote::MAX_GAP, MAX_TOGETHER);
-                remote::request_parts(self, &**source, &parts).await?
-            }
+            SourceBytes::Remote(source) => remote::request_parts(self, &**source, &missing).await?,
             _ => {
-                let (parts, mut stretches) = (coalesced(&missing, 0, max_len), Vec::new());
+                let parts = coalesced(&missing, MAX_GAP, MAX_READ_LEN);
+                let mut stretches = Vec::new();
                 let mut keep = |i, read| {
                     if let (Some(&(offset, _)), Ok(bytes)) = (parts.get(i), read) {
                         stretches.push(Stretch { offset, bytes });
@@ -440,7 +424,7 @@ fn part(range: &Range<u64>) -> (u64, usize) {
 }
 
 /// Which parts of the file to read for `ranges`, which ascend.
-fn coalesced(ranges: &[Range<u64>], max_gap: u64, max_len: u64) -> Vec<(u64, usize)> {
+pub(super) fn coalesced(ranges: &[Range<u64>], max_gap: u64, max_len: u64) -> Vec<(u64, usize)> {
     let groups = coalesce(ranges, max_gap, max_len);
     groups.iter().map(|group| part(&group.bytes)).collect()
 }

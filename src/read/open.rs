@@ -30,7 +30,7 @@ use crate::read::options::OpenOptions;
 use crate::read::parts::Part;
 use crate::read::recognise::{Evidence, may_be_internal};
 use crate::read::source::{Source, SourceBytes};
-use crate::read::store::{MAX_BATCH_BLOCKS, MAX_READ_LEN, batch_len, frame_range};
+use crate::read::store::{MAX_BATCH_BLOCKS, batch_len, frame_range};
 use crate::read::table::{Inner, Table};
 use crate::trace;
 
@@ -494,9 +494,8 @@ impl Inner {
             let next = first..self.index.len().min(first + MAX_BATCH_BLOCKS);
             let blocks: Vec<BlockRef> = next.map(|i| self.block(i)).collect::<Result<_>>()?;
             let (batch, _) = blocks.split_at(batch_len(&blocks));
-            let padded = |&found: &BlockRef| found.handle.offset..self.padded_end(found);
-            let ranges: Vec<Range<u64>> = batch.iter().map(padded).collect();
-            let read = self.file.hold_within(MAX_READ_LEN, ranges).await;
+            let ranges = batch.iter().map(|found| frame_range(found.handle));
+            let read = self.file.hold(ranges).await;
             let check = |&found: &BlockRef| {
                 let frame = self.file.read_frame(found.handle)?;
                 let checked = self.check_frame(found, &frame, true).map(drop);

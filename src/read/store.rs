@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 
 use crate::error::Result;
 use crate::format::Defect;
@@ -69,22 +69,11 @@ impl Loaded<'_> {
         }
     }
 
-    /// Like [`bytes`](Loaded::bytes), for the last use of the block: the reference count of owned bytes stays as it is.
-    #[inline]
-    pub(super) fn into_bytes(self, range: Range<usize>) -> Bytes {
-        match self {
-            Loaded::Owned(mut bytes) => {
-                bytes.truncate(range.end);
-                bytes.advance(range.start);
-                bytes
-            }
-            in_place => in_place.bytes(range),
-        }
-    }
-
     pub(super) fn into_payload(self) -> Bytes {
-        let len = self.payload().len();
-        self.into_bytes(0..len)
+        match self {
+            Loaded::Owned(bytes) => bytes,
+            in_place => in_place.bytes(0..in_place.payload().len()),
+        }
     }
 }
 

@@ -100,9 +100,9 @@ fn expected(file: &[u8]) -> Vec<Vec<Range<usize>>> {
             .map(|part| (*part).clone())
             .collect();
         missing.sort_by_key(|part| part.start);
-        // What lies together is read together, up to 8 MiB.
+        // What lies together is read together, up to 256 KiB.
         missing.dedup_by(|part, before| {
-            let together = part.start == before.end && part.end - before.start <= 8 << 20;
+            let together = part.start == before.end && part.end - before.start <= 256 << 10;
             before.end = if together { part.end } else { before.end };
             together
         });

@@ -13,7 +13,7 @@ use super::flights::{Flight, Wanted};
 use super::source::AsyncReadAt;
 use super::table::AsyncTable;
 use crate::error::{Error, ErrorKind, Result};
-use crate::read::file::{Stretch, TableFile, saturating_len};
+use crate::read::file::{Stretch, TableFile, coalesced, saturating_len};
 use crate::read::index::BlockRef;
 use crate::read::parts::Part;
 use crate::read::store::frame_range;
@@ -23,7 +23,7 @@ pub(super) const MAX_REQUEST_LEN: u64 = 8 << 20;
 
 /// Parts that lie at most so many bytes apart come with one request, and what lies between them with them: at 100 MB/s, that
 /// takes less than a millisecond, and a request some thirty.
-pub(in crate::read) const MAX_GAP: u64 = 64 << 10;
+const MAX_GAP: u64 = 64 << 10;
 
 /// Most bytes between pieces of index and filters that come with one request. Requests for pieces are made at the same time, and a
 /// piece is not much longer.
@@ -32,17 +32,18 @@ const MAX_PIECE_GAP: u64 = 16 << 10;
 /// Most requests of one call that are on their way at once.
 const MAX_IN_FLIGHT: usize = 32;
 
-/// Requests parts of a file that is being opened, all at the same time.
+/// Requests parts of a file that is being opened, which ascend, all at the same time.
 pub(in crate::read) async fn request_parts(
     file: &TableFile,
     source: &dyn AsyncReadAt,
-    parts: &[(u64, usize)],
+    parts: &[Range<u64>],
 ) -> Result<Vec<Stretch>> {
+    let parts = coalesced(parts, MAX_GAP, MAX_REQUEST_LEN);
     if parts.is_empty() {
         return Ok(Vec::new());
     }
-    file.count_reads(parts);
-    let mut responses = source.read_many_at(parts).await.into_iter();
+    file.count_reads(&parts);
+    let mut responses = source.read_many_at(&parts).await.into_iter();
     let stretches = parts.iter().map(|&(offset, len)| {
         let none = || Err(io::Error::other("the source returned no result"));
         let response = responses.next().unwrap_or_else(none);

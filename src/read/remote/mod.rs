@@ -45,7 +45,7 @@ mod range;
 mod source;
 mod table;
 
-pub(super) use fetch::{MAX_GAP, request_parts};
+pub(super) use fetch::request_parts;
 pub use range::AsyncRange;
 pub use source::{AsyncReadAt, BoxFuture, Tail};
 pub use table::AsyncTable;
