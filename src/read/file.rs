@@ -102,11 +102,7 @@ impl TableFile {
                         stretches.push(Stretch { offset, bytes });
                     }
                 };
-                match *parts {
-                    // One part is no batch.
-                    [(offset, len)] if !self.is_memory() => keep(0, self.read(offset, len)),
-                    _ => self.read_many(&parts, &mut keep),
-                }
+                self.read_many(&parts, &mut keep);
                 stretches
             }
         };
