@@ -149,13 +149,7 @@ fn prefix_at(key: &[u8], start: usize) -> u64 {
     if let Some(bytes) = rest.first_chunk() {
         return u64::from_be_bytes(*bytes);
     }
+    let join = |n, &byte| n << 8 | u64::from(byte);
     let missing = 8 * (8 - rest.len() as u32);
-    match key.last_chunk() {
-        // The key's last eight bytes, those before `start` shifted out.
-        Some(bytes) => u64::from_be_bytes(*bytes).unbounded_shl(missing),
-        None => {
-            let join = |n, &byte| n << 8 | u64::from(byte);
-            rest.iter().fold(0u64, join).unbounded_shl(missing)
-        }
-    }
+    rest.iter().fold(0u64, join).unbounded_shl(missing)
 }
