@@ -62,14 +62,8 @@ impl BlockBuilder {
         };
         self.until_restart -= 1;
         let (_, unshared) = key.split_at(shared);
-        let lens = [shared, unshared.len(), value.len()];
-        if lens.iter().all(|&len| len < 0x80) {
-            let lens = lens.map(|len| len as u8);
-            self.buffer.extend_from_slice(&lens);
-        } else {
-            for len in lens {
-                put_varint(&mut self.buffer, len as u64);
-            }
+        for len in [shared, unshared.len(), value.len()] {
+            put_varint(&mut self.buffer, len as u64);
         }
         self.buffer.extend_from_slice(unshared);
         self.buffer.extend_from_slice(value);
