@@ -75,9 +75,8 @@ impl FilterBuilder for BloomFilterBuilder {
         let start = dst.len();
         dst.resize(start + bytes, 0);
         let (_, array) = dst.split_at_mut(start);
-        let modulus = Modulus::new(bytes);
         for &hash in &self.hashes {
-            for (at, bit) in probes(hash, k, modulus) {
+            for (at, bit) in probes(hash, k, array.len()) {
                 array[at] |= 1 << (bit % 8);
             }
         }
@@ -86,47 +85,20 @@ impl FilterBuilder for BloomFilterBuilder {
     }
 }
 
-/// The `k` bits of `hash` in an array of `modulus` bytes. Each is the number of a byte, and the number of a bit modulo 8.
+/// The `k` bits of `hash` in an array of `bytes` bytes, at least one. Each is the number of a byte, and the number of a bit modulo 8.
 ///
 /// Double hashing (Kirsch and Mitzenmacher 2006), where the second hash is the first one rotated.
 #[inline]
-fn probes(hash: u32, k: u8, modulus: Modulus) -> impl Iterator<Item = (usize, u32)> {
+fn probes(hash: u32, k: u8, bytes: usize) -> impl Iterator<Item = (usize, u32)> {
     let delta = hash.rotate_right(17);
+    // No probe is past the first half of 2^32: a longer array is one of that length.
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     (0..k).scan(hash, move |h, _| {
         // The bit is `h % (8 * bytes)`. Modulo 8 that is `h % 8`, and divided by 8 it is `h / 8 % bytes`.
-        let probe = (modulus.of(*h / 8), *h);
+        let probe = ((*h / 8 % bytes) as usize, *h);
         *h = h.wrapping_add(delta);
         Some(probe)
     })
-}
-
-/// Takes hashes modulo a number of bytes, with multiplications instead of a division.
-///
-/// Let `inverse = ceil(2^64 / bytes)`. The low 64 bits of `inverse * h` are the fractional part of `h / bytes`, and `h % bytes`
-/// is `bytes` times that fraction, rounded down. This is exact for 32-bit numbers (Lemire, Kaser and Kurz 2019).
-#[derive(Clone, Copy)]
-struct Modulus {
-    bytes: u64,
-    inverse: u64,
-}
-
-impl Modulus {
-    /// For an array of `bytes` bytes, at least one.
-    #[inline]
-    fn new(bytes: usize) -> Modulus {
-        let bytes = bytes as u64;
-        Modulus {
-            bytes,
-            inverse: (u64::MAX / bytes).wrapping_add(1),
-        }
-    }
-
-    /// Below `bytes`, whatever the hash.
-    #[inline]
-    fn of(self, hash: u32) -> usize {
-        let fraction = self.inverse.wrapping_mul(hash.into());
-        ((u128::from(fraction) * u128::from(self.bytes)) >> 64) as usize
-    }
 }
 
 #[inline]
@@ -139,7 +111,7 @@ fn may_match(hash: u32, filter: &[u8]) -> bool {
         Some((&k, array)) => {
             // Tests all bits even if the first is not set: the loads overlap, and cost less than a branch that the
             // processor cannot predict.
-            let probes = probes(hash, k, Modulus::new(array.len()));
+            let probes = probes(hash, k, array.len());
             probes.fold(1, |all, (at, bit)| all & array[at].rotate_right(bit)) & 1 != 0
         }
     }
@@ -236,13 +208,13 @@ mod tests {
 
     /// LevelDB's bit is `hash % bits`.
     #[test]
-    fn the_modulus_is_exact() {
+    fn bits_are_those_of_leveldb() {
         let hashes = [0, 1, 7, 8, 63, 64, 12345, 1 << 31, u32::MAX - 1, u32::MAX];
         for bytes in (1..200).chain([1 << 20, (1 << 29) - 1, 1 << 29]) {
             let bits = bytes as u64 * 8;
             let edges = [bits - 1, bits, bits + 1, 2 * bits - 1].map(|h| h as u32);
             for hash in hashes.into_iter().chain(edges) {
-                let probe = probes(hash, 1, Modulus::new(bytes)).next();
+                let probe = probes(hash, 1, bytes).next();
                 let bit = probe.map(|(at, bit)| at as u64 * 8 + u64::from(bit % 8));
                 assert_eq!(bit, Some(u64::from(hash) % bits), "{hash} % {bits}");
             }
