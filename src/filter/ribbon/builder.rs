@@ -242,80 +242,33 @@ impl Default for Frame {
     }
 }
 
-/// An equation on the way to its place.
-struct Pending {
-    coefficients: u64,
-    fingerprint: u32,
-}
-
 impl Frame {
     /// Inserts the equations of these keys, which start in the segment. If one contradicts the others, inserts none and returns
     /// `false`.
+    #[expect(clippy::indexing_slicing, reason = "a slot below 64, taken modulo 64")]
     fn insert(&mut self, hashes: &[u64], starts: u64) -> bool {
         let before = self.taken;
-        let mut equations = hashes.iter().map(|&hash| {
-            let (coefficients, fingerprint) = equation(hash);
+        for &hash in hashes {
+            let (coefficients, mut fingerprint) = equation(hash);
             let offset = start(hash, starts) % SLOTS as u64;
-            Pending {
-                coefficients: u64::from(coefficients) << offset,
-                fingerprint,
-            }
-        });
-        let inserted = self.insert_all(&mut equations).is_some();
-        if !inserted {
-            self.taken = before;
-        }
-        inserted
-    }
-
-    /// Inserts equations until there are no more (`Some`), or until one contradicts those before it (`None`).
-    ///
-    /// Two are on the way at a time. Each step of an equation waits for the step before, so two side by side take hardly
-    /// longer than one.
-    #[inline]
-    fn insert_all(&mut self, equations: &mut impl Iterator<Item = Pending>) -> Option<()> {
-        let Some(mut a) = equations.next() else {
-            return Some(());
-        };
-        if let Some(mut b) = equations.next() {
-            loop {
-                if !self.step(&mut a, equations)? {
-                    a = b;
+            let mut left = u64::from(coefficients) << offset;
+            while let Some(bits) = NonZero::new(left) {
+                let slot = bits.trailing_zeros() as usize % 64;
+                if self.taken & (1 << slot) == 0 {
+                    self.taken |= 1 << slot;
+                    (self.coefficients[slot], self.fingerprints[slot]) = (left, fingerprint);
+                    fingerprint = 0;
                     break;
                 }
-                if !self.step(&mut b, equations)? {
-                    break;
-                }
+                left ^= self.coefficients[slot];
+                fingerprint ^= self.fingerprints[slot];
+            }
+            if fingerprint != 0 {
+                self.taken = before;
+                return false;
             }
         }
-        while self.step(&mut a, equations)? {}
-        Some(())
-    }
-
-    /// Moves an equation one step on its way. If that was its last step, replaces it by the next equation.
-    ///
-    /// Returns `Some(false)` if there is no next equation, and `None` if this one contradicts those in place.
-    #[inline]
-    #[expect(clippy::indexing_slicing, reason = "a slot below 64, taken modulo 64")]
-    fn step(
-        &mut self,
-        equation: &mut Pending,
-        equations: &mut impl Iterator<Item = Pending>,
-    ) -> Option<bool> {
-        if let Some(bits) = NonZero::new(equation.coefficients) {
-            let slot = bits.trailing_zeros() as usize % 64;
-            if self.taken & (1 << slot) != 0 {
-                equation.coefficients ^= self.coefficients[slot];
-                equation.fingerprint ^= self.fingerprints[slot];
-                return Some(true);
-            }
-            self.taken |= 1 << slot;
-            self.coefficients[slot] = equation.coefficients;
-            self.fingerprints[slot] = equation.fingerprint;
-        } else if equation.fingerprint != 0 {
-            return None;
-        }
-        Some(equations.next().map(|next| *equation = next).is_some())
+        true
     }
 
     /// Appends the rows of the segment, which are final, and moves on to the next segment.
