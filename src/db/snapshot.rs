@@ -139,8 +139,7 @@ impl Snapshot<'_> {
     ///
     /// Those of reading a data block; see [`Table::get`].
     pub fn get(&self, user_key: impl AsRef<[u8]>) -> Result<Option<Version>> {
-        let found = self.table.find(user_key.as_ref(), self.sequence)?;
-        Ok(found.and_then(|found| version_of(&found)))
+        Ok(self.get_entry(user_key)?.map(|entry| entry.version))
     }
 
     /// Returns the version of `user_key` with its own sequence number, like [`get`](Snapshot::get).
@@ -245,10 +244,4 @@ fn entry_of(found: &Found) -> Option<DbEntry> {
     Some(DbEntry::of(key, || {
         found.block().data().slice(found.value_range())
     }))
-}
-
-fn version_of(found: &Found) -> Option<Version> {
-    let key = InternalKey::parse(found.key())?;
-    let value = || found.block().data().slice(found.value_range());
-    Some(Version::of(key.value_type, value))
 }

@@ -34,14 +34,6 @@ pub enum Version {
 }
 
 impl Version {
-    #[inline]
-    pub(super) fn of(value_type: ValueType, value: impl FnOnce() -> Bytes) -> Version {
-        match value_type {
-            ValueType::Value => Version::Value(value()),
-            ValueType::Deletion => Version::Deleted,
-        }
-    }
-
     /// The value; `None` of a deletion.
     pub fn into_value(self) -> Option<Bytes> {
         match self {
@@ -75,7 +67,10 @@ impl DbEntry {
         DbEntry {
             user_key: Bytes::copy_from_slice(key.user_key),
             sequence: key.sequence,
-            version: Version::of(key.value_type, value),
+            version: match key.value_type {
+                ValueType::Value => Version::Value(value()),
+                ValueType::Deletion => Version::Deleted,
+            },
         }
     }
 }
