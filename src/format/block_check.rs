@@ -44,21 +44,31 @@ impl<B: AsRef<[u8]>> Block<B> {
             // Comparing whole keys could take the square of the block.
             KeyWork(KeyWork::BLOCK).take(self)?;
         }
-        let (mut first, mut last) = (None, Buffer::default());
+        // The key before the entry: where it lies in the block, or spliced.
+        let (mut first, mut whole, mut spliced) = (None, None, Buffer::default());
         self.check_each_entry(|entry| {
             let (shared, unshared) = (entry.shared(), self.unshared(entry));
+            let previous = whole.unwrap_or(spliced.as_slice());
             if first.is_none() {
                 first = Some(unshared);
-            } else if !is_below(last.as_slice(), shared, unshared, order) {
-                let (previous, key) =
-                    (last.as_slice(), next_key(last.as_slice(), shared, unshared));
+            } else if !is_below(previous, shared, unshared, order) {
+                let key = next_key(previous, shared, unshared);
                 let message = order.order_message("keys", previous, &key);
                 return Err(Defect::misordered(message));
             }
-            last.splice(shared, self.data().as_ref(), entry.unshared());
+            if let Some(whole) = whole.take() {
+                spliced.truncate(0);
+                spliced.extend(whole.split_at(shared).0);
+            }
+            if shared == 0 && unshared.len() > LONG {
+                whole = Some(unshared);
+            } else {
+                spliced.splice(shared, self.data().as_ref(), entry.unshared());
+            }
             Ok(())
         })?;
-        first.map_or(Ok(()), |first| check_ends(first, last.as_slice()))
+        let last = whole.unwrap_or(spliced.as_slice());
+        first.map_or(Ok(()), |first| check_ends(first, last))
     }
 
     /// Checks the form of the block, and calls `check` with each entry.
@@ -91,6 +101,9 @@ impl<B: AsRef<[u8]>> Block<B> {
         lens.fold(0, u64::saturating_add)
     }
 }
+
+/// Keys of more bytes than this, stored whole, are not copied until the next one shares some of them.
+const LONG: usize = 4096;
 
 /// Whether the key `previous` is below the next one, which shares so many bytes of it.
 #[inline]
