@@ -89,10 +89,12 @@ impl PrefixBlockBuilder {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
+    use super::super::Defect;
     use super::super::filter_block::FilterBlockReader;
     use super::*;
     use crate::filter::DelimitedPrefix;
-    use bytes::Bytes;
 
     fn block(policy: RibbonFilterPolicy, keys: &[&str]) -> Vec<u8> {
         let extractor = Arc::new(DelimitedPrefix::new(b'/'));
@@ -106,11 +108,14 @@ mod tests {
         builder.finish().unwrap()
     }
 
-    /// Whether the block's filter passes a prefix.
+    fn reader(block: &[u8]) -> Result<FilterBlockReader, Defect> {
+        let reader = FilterBlockReader::new(Bytes::copy_from_slice(block))?;
+        reader.check_prefixes()?;
+        Ok(reader)
+    }
+
     fn passes(block: &[u8], prefix: &str) -> bool {
-        let reader = FilterBlockReader::new(Bytes::copy_from_slice(block)).unwrap();
-        reader.check_offsets().unwrap();
-        reader.key_may_match(&RibbonFilterPolicy::DEFAULT, 0, prefix.as_bytes())
+        reader(block).unwrap().prefix_may_match(prefix.as_bytes())
     }
 
     #[test]
@@ -146,10 +151,11 @@ mod tests {
     }
 
     #[test]
-    fn without_a_prefix_there_is_no_filter() {
+    fn without_a_prefix_nothing_matches() {
         for keys in [&[][..], &["apple", "grape"]] {
             let built = block(RibbonFilterPolicy::DEFAULT, keys);
             assert_eq!(built, [0, 0, 0, 0, 0x0b]);
+            assert!(!passes(&built, "apple/"));
         }
     }
 
@@ -160,6 +166,21 @@ mod tests {
         let built = block(RibbonFilterPolicy::DEFAULT, &keys);
         assert!(passes(&built, "a/") && passes(&built, "b/"));
         assert!(!passes(&built, "c/"));
+    }
+
+    #[test]
+    fn blocks_that_are_no_prefix_filter_are_damaged() {
+        for block in [
+            &[][..],
+            &[0, 0, 0, 0],
+            &[0, 0, 0, 0, 64],
+            &[1, 0, 0, 0, 0],
+            // Two filters; a filter that begins after its end.
+            &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+            &[7, 1, 0, 0, 0, 1, 0, 0, 0, 0],
+        ] {
+            assert!(reader(block).is_err(), "{block:02x?}");
+        }
     }
 
     /// Up to the last slash.
