@@ -99,7 +99,7 @@ impl ReadAhead {
             if inner.file.is_mapped() {
                 self.announce(inner, found);
             }
-            return Ok((inner.load(found, read)?.into_payload(), false));
+            return Ok((inner.load(found, read)?, false));
         }
         if let Some(block) = inner.cached(found) {
             return Ok((block, false));
@@ -120,7 +120,7 @@ impl ReadAhead {
         }
         // It is read alone, and the others that came with it, too: they may be bad.
         self.forget();
-        Ok((inner.load_owned(found, read)?, false))
+        Ok((inner.load_anew(found, read)?, false))
     }
 
     fn forget(&mut self) {

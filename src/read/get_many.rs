@@ -120,9 +120,8 @@ impl Table {
                 let Some(first) = keys.first() else { continue };
                 let block = inner.load(first.found, self.read)?;
                 for wanted in keys {
-                    let value =
-                        inner.find_value(wanted.found, block.payload(), wanted.key, order)?;
-                    found.take(wanted, value.map(|value| block.bytes(value)));
+                    let value = inner.find_value(wanted.found, &block, wanted.key, order)?;
+                    found.take(wanted, value.map(|value| block.slice(value)));
                 }
             }
         } else {

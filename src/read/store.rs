@@ -12,70 +12,10 @@ use crate::format::footer::BlockHandle;
 use crate::format::frame::{self, TRAILER_LEN};
 use crate::format::page::PAGE_LEN;
 use crate::read::cache::BlockKey;
-use crate::read::file::TableFile;
 use crate::read::index::{BlockRef, State};
 use crate::read::options::ReadOptions;
 use crate::read::stats::Counter;
 use crate::read::table::Inner;
-
-/// A data block.
-pub(super) enum Loaded<'a> {
-    /// Where it lies in a file in memory.
-    InPlace {
-        file: &'a TableFile,
-        bytes: &'a Bytes,
-        range: Range<usize>,
-    },
-    /// In bytes of its own.
-    Owned(Bytes),
-}
-
-impl Loaded<'_> {
-    #[inline]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "a block that is used in place was read there before"
-    )]
-    pub(super) fn payload(&self) -> &[u8] {
-        match self {
-            Loaded::InPlace { bytes, range, .. } => &bytes[range.clone()],
-            Loaded::Owned(bytes) => bytes,
-        }
-    }
-
-    /// The bytes at `range` of the payload, which lies inside it.
-    #[inline]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "a search found the range in the payload"
-    )]
-    pub(super) fn slice(&self, range: Range<usize>) -> &[u8] {
-        &self.payload()[range]
-    }
-
-    /// The bytes at `range` of the payload, which keep the block in memory.
-    #[inline]
-    pub(super) fn bytes(&self, range: Range<usize>) -> Bytes {
-        match self {
-            Loaded::InPlace {
-                file,
-                bytes,
-                range: block,
-            } => {
-                let (own, start) = (file.owners.of_this_thread(bytes), block.start);
-                own.slice(start + range.start..start + range.end)
-            }
-            Loaded::Owned(bytes) => bytes.slice(range),
-        }
-    }
-
-    pub(super) fn into_payload(self) -> Bytes {
-        match self {
-            Loaded::Owned(bytes) => bytes,
-            in_place => in_place.bytes(0..in_place.payload().len()),
-        }
-    }
-}
 
 /// Most bytes of data blocks that are read at once because they follow each other.
 pub(super) const MAX_READ_LEN: u64 = 256 << 10;
@@ -101,17 +41,22 @@ pub(super) fn batch_len(blocks: &[BlockRef]) -> usize {
 }
 
 impl Inner {
-    /// A data block that is used where it lies in memory, if it was checked before.
+    /// Where a data block lies in a file in memory, if it is used there, and was checked before.
     #[inline(always)]
-    pub(super) fn in_place(&self, found: BlockRef, read: ReadOptions) -> Option<Loaded<'_>> {
+    pub(super) fn in_place(
+        &self,
+        found: BlockRef,
+        read: ReadOptions,
+    ) -> Option<(&Bytes, Range<usize>)> {
         if !self.is_in_place(found, read) {
             return None;
         }
         // Both fit: the block was read from there before.
         let start = found.handle.offset as usize;
-        let range = start..start + found.handle.size as usize;
-        let (file, bytes) = (&self.file, self.file.memory()?);
-        Some(Loaded::InPlace { file, bytes, range })
+        Some((
+            self.file.memory()?,
+            start..start + found.handle.size as usize,
+        ))
     }
 
     /// Whether a data block is used where it lies in memory; if checksums are verified, it has a right one.
@@ -127,16 +72,16 @@ impl Inner {
 
     /// A data block, from memory, the cache or the source. In a mapped file, it should have been announced.
     #[inline(always)]
-    pub(super) fn load(&self, found: BlockRef, read: ReadOptions) -> Result<Loaded<'_>> {
+    pub(super) fn load(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
         match self.in_place(found, read) {
-            Some(block) => Ok(block),
-            None => self.load_owned(found, read).map(Loaded::Owned),
+            Some((file, range)) => Ok(self.file.owners.of_this_thread(file).slice(range)),
+            None => self.load_anew(found, read),
         }
     }
 
-    /// A data block in bytes of its own, from the cache or the source; on its first use also one that lies in memory.
+    /// A data block from the cache or the source; on its first use also one that lies in memory.
     #[inline(never)]
-    pub(super) fn load_owned(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
+    pub(super) fn load_anew(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
         if let Some(block) = self.cached(found) {
             prefetch_block(&block);
             return Ok(block);
@@ -278,7 +223,7 @@ impl Inner {
             found.iter().for_each(|&found| self.announce_block(found));
             for (at, &found) in found.iter().enumerate() {
                 // One after another: a block that had to be decompressed is in the cache when it is wanted again.
-                take(at, self.load(found, read).map(Loaded::into_payload));
+                take(at, self.load(found, read));
             }
             return;
         }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
@@ -22,7 +22,6 @@ use crate::read::index::{BlockRef, Index, NotLoaded};
 use crate::read::options::ReadOptions;
 use crate::read::parts::LAYERS;
 use crate::read::stats::{Counter, Stats};
-use crate::read::store::Loaded;
 
 /// An open table: immutable, sorted, safe to read from any number of threads at once.
 ///
@@ -130,13 +129,17 @@ impl Table {
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) of that one block;
     /// [`ErrorKind::Comparator`](crate::ErrorKind::Comparator) if its keys are in another order.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        self.lookup(key.as_ref(), |block, value| block.bytes(value))
+        let found = self.lookup(key.as_ref())?;
+        Ok(found.map(|(mut block, value)| {
+            block.truncate(value.end);
+            block.advance(value.start);
+            block
+        }))
     }
 
     /// Calls `read` with the value of `key`, and returns what it returns; `None` if the table does not hold the key.
     ///
-    /// Like [`get`](Table::get), without making a [`Bytes`]: for a table in memory, no reference count is touched, which
-    /// matters where many threads read the same block.
+    /// Like [`get`](Table::get), for a value that is looked at and not kept.
     ///
     /// # Errors
     ///
@@ -146,7 +149,8 @@ impl Table {
         key: impl AsRef<[u8]>,
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
-        self.lookup(key.as_ref(), |block, value| read(block.slice(value)))
+        let found = self.lookup(key.as_ref())?;
+        Ok(found.map(|(block, value)| read(block.get(value).unwrap_or_default())))
     }
 
     /// Whether the table holds `key`. Costs as much as [`get`](Table::get).
@@ -155,7 +159,7 @@ impl Table {
     ///
     /// As [`get`](Table::get).
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.lookup(key.as_ref(), |_, _| ())?.is_some())
+        Ok(self.lookup(key.as_ref())?.is_some())
     }
 
     /// Whether the table may hold `key`, by filter and index alone: reads no data block, and the pieces of filter and index that
@@ -200,29 +204,25 @@ impl Table {
         }
         let expected = find();
         if let Ok(Some(found)) = expected
-            && let Some(block) = inner.in_place(found, self.read)
+            && let Some((file, range)) = inner.in_place(found, self.read)
         {
-            prefetch_block(block.payload());
+            prefetch_block(file.get(range).unwrap_or_default());
         }
         let passes = inner.ask_filter(key, order, None)?;
         inner.decide(key, order, passes, || expected)
     }
 
-    /// A lookup: filter and index, block, search.
-    #[inline]
-    fn lookup<R>(
-        &self,
-        key: &[u8],
-        take: impl FnOnce(Loaded<'_>, Range<usize>) -> R,
-    ) -> Result<Option<R>> {
+    /// A lookup: filter and index, block, search. Returns the block, and where in it the value lies.
+    #[inline(always)]
+    fn lookup(&self, key: &[u8]) -> Result<Option<(Bytes, Range<usize>)>> {
         let (inner, order) = (&*self.inner, self.order()?);
         let Some(found) = self.candidate(key, order)? else {
             return Ok(None);
         };
         inner.announce_block(found);
         let block = inner.load(found, self.read)?;
-        match inner.find_value(found, block.payload(), key, order)? {
-            Some(value) => Ok(Some(take(block, value))),
+        match inner.find_value(found, &block, key, order)? {
+            Some(value) => Ok(Some((block, value))),
             None => inner.check_place(found).map(|()| None),
         }
     }
@@ -320,8 +320,8 @@ impl Table {
     pub(crate) fn block(&self, found: BlockRef) -> Result<Block<Bytes>> {
         self.inner.announce_block(found);
         let block = self.inner.load(found, self.read)?;
-        prefetch_block(block.payload());
-        self.parse(found, block.into_payload())
+        prefetch_block(&block);
+        self.parse(found, block)
     }
 
     /// A data block whose contents were loaded.
