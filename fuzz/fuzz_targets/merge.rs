@@ -226,10 +226,7 @@ fuzz_target!(|input: Input| {
                 });
             let ranges: Vec<_> = ranges.collect();
             let cursor = Table::merge(ranges).unwrap();
-            Cursor::Plain(match input.view {
-                Some(_) => cursor.first_wins(),
-                None => cursor,
-            })
+            Cursor::Plain(cursor)
         }
     };
     items.sort_by(|a, b| {
@@ -238,8 +235,7 @@ fuzz_target!(|input: Input| {
     });
     let items = match (input.is_database, input.view) {
         (true, Some(at)) => seen(items, at.into()),
-        (false, Some(_)) => seen(items, 0),
-        (_, None) => items,
+        _ => items,
     };
     // 0 is before the first entry; nowhere after an error.
     let mut at = Some(0);

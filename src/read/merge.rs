@@ -21,7 +21,7 @@ use crate::read::table::Table;
 /// input is an error, so is the move of the merge, which has no position then until a seek succeeds.
 ///
 /// If several inputs have the same key, all of these entries are shown, in the order in which the inputs were given (and in
-/// the reverse order on the way back). After [`first_wins`](MergeCursor::first_wins), only the first of them is.
+/// the reverse order on the way back). Of tables given from the newest to the oldest, the first entry of a key is the newest.
 ///
 /// ```
 /// # use leveltable::{OpenOptions, Table, WriteOptions};
@@ -34,11 +34,11 @@ use crate::read::table::Table;
 /// # }
 /// let new = table(&[("apple", "green"), ("cherry", "dark")])?;
 /// let old = table(&[("apple", "red"), ("banana", "yellow")])?;
-/// let mut cursor = Table::merge([&new, &old])?.first_wins();
+/// let mut cursor = Table::merge([&new, &old])?;
 /// assert!(cursor.seek("apple")?);
-/// assert_eq!(cursor.value(), b"green");
+/// assert_eq!((cursor.value(), cursor.input()), (&b"green"[..], 0));
 /// assert!(cursor.next()?);
-/// assert_eq!((cursor.key(), cursor.input()), (&b"banana"[..], 1));
+/// assert_eq!((cursor.value(), cursor.input()), (&b"red"[..], 1));
 /// # Ok::<(), leveltable::Error>(())
 /// ```
 #[derive(Clone)]
@@ -56,9 +56,6 @@ pub struct MergeCursor {
     top: usize,
     /// Whether a move failed. Otherwise a cursor on no entry stands where its way ends: after the last or before the first.
     is_lost: bool,
-    pub(super) first_wins: bool,
-    /// The key whose further entries are passed over.
-    passed: Vec<u8>,
 }
 
 /// The number of no input: of a place where no match was played, or of a cursor on no entry.
@@ -93,12 +90,12 @@ impl Table {
     /// # Errors
     ///
     /// [`ErrorKind::Comparator`] if the names of the inputs' orders differ, or an order is not known; [`ErrorKind::InvalidState`]
-    /// for a range that was advanced, for entries of a cursor that is not before its first, and for a merge that shows only the first
-    /// entry of each key; and the error of a range that could not be made.
+    /// for a range that was advanced, and for entries of a cursor that is not before its first; and the error of a range that could
+    /// not be made.
     pub fn merge<R: Into<TableRange>>(inputs: impl IntoIterator<Item = R>) -> Result<MergeCursor> {
         let mut all = Vec::new();
         for range in inputs {
-            all.extend(range.into().0.into_inputs()?);
+            all.extend(range.into().0.into_whole()?.inputs);
         }
         MergeCursor::of_inputs(all)
     }
@@ -152,18 +149,7 @@ impl MergeCursor {
             way: Way::Back,
             top: NONE,
             is_lost: false,
-            first_wins: false,
-            passed: Vec::new(),
         }
-    }
-
-    /// Shows of each key only the entry of the first input that has it: for tables given from the newest to the oldest.
-    ///
-    /// The cursor returned stands before the first entry.
-    pub fn first_wins(mut self) -> MergeCursor {
-        self.first_wins = true;
-        self.rewind();
-        self
     }
 
     /// Moves before the first entry, without reading.
@@ -299,26 +285,6 @@ impl MergeCursor {
         self.arrive(placed)
     }
 
-    /// Steps over all entries of the current key, of which the first was shown.
-    fn step_past_key(&mut self) -> Result<()> {
-        let shown = self.tree[0];
-        let mut passed = std::mem::take(&mut self.passed);
-        passed.clear();
-        passed.extend_from_slice(self.key());
-        self.step()?;
-        // The keys of one input differ.
-        while self.tree[0] != shown
-            && let Some(key) = self.inputs[self.tree[0]].stands_at()
-            && self.order.compare(key, &passed).is_eq()
-        {
-            // Perhaps only its key is known.
-            self.inputs[self.tree[0]].read()?;
-            self.step()?;
-        }
-        self.passed = passed;
-        Ok(())
-    }
-
     /// Moves the input on the current entry, and brings the one to the top that is next.
     #[inline(always)]
     fn step(&mut self) -> Result<()> {
@@ -362,8 +328,7 @@ impl MergeCursor {
         match (self.order.compare(key_a, key_b), self.way) {
             (Ordering::Less, way) => way == Way::Forward,
             (Ordering::Greater, way) => way == Way::Back,
-            // Where the first wins, it is the first to be shown on the way back, too.
-            (Ordering::Equal, way) => (a < b) == (way == Way::Forward || self.first_wins),
+            (Ordering::Equal, way) => (a < b) == (way == Way::Forward),
         }
     }
 
@@ -435,12 +400,7 @@ impl Walk for MergeCursor {
         {
             return Ok(true);
         }
-        let stepped = if self.first_wins {
-            self.step_past_key()
-        } else {
-            self.step()
-        };
-        match stepped {
+        match self.step() {
             Ok(()) if self.inputs[self.tree[0]].is_valid() => {
                 self.top = self.tree[0];
                 Ok(true)

@@ -262,22 +262,11 @@ impl<C: Walk> Ends<C> {
     }
 }
 
-impl Ends<MergeCursor> {
-    /// The inputs of a merge of all entries.
-    pub(super) fn into_inputs(self) -> Result<Vec<Cursor>> {
-        let whole = self.into_whole()?;
-        if whole.first_wins && whole.inputs.len() > 1 {
-            return Err(not_whole());
-        }
-        Ok(whole.inputs)
-    }
-}
-
-/// The error of a range in a merge that shows a snapshot or one entry of each key, or that was advanced.
+/// The error of a range in a merge that shows a snapshot, or that was advanced.
 #[cold]
 pub(crate) fn not_whole() -> Error {
     Error::new(
         ErrorKind::InvalidState,
-        "an input of a merge is a range of all entries that was not advanced yet: call `at` or `first_wins` on the merge",
+        "an input of a merge is a range of all entries that was not advanced yet, at no snapshot: call `at` on the merge",
     )
 }

@@ -387,7 +387,6 @@ proptest! {
     fn plain_merges_agree_with_the_model(
         kind in kind(),
         inputs in prop::collection::vec((entries(), bounds()), 0..7),
-        first_wins: bool,
         moves in moves(),
         ends in prop::collection::vec(any::<bool>(), 1..20),
     ) {
@@ -405,14 +404,8 @@ proptest! {
             }
         }
         items.sort_by(|a, b| kind.compare(&a.0, &b.0).then(a.2.cmp(&b.2)));
-        if first_wins {
-            items.dedup_by(|b, a| a.0 == b.0);
-        }
         let ranges = tables.iter().map(|(table, bounds)| table.range(bounds.clone()));
-        let mut cursor = Table::merge(ranges).unwrap();
-        if first_wins {
-            cursor = cursor.first_wins();
-        }
+        let cursor = Table::merge(ranges).unwrap();
         let pairs: Vec<_> = items.iter().map(|(k, v, _)| Pair(k.clone(), v.clone())).collect();
         check_ends(cursor.clone().into_iter(), &pairs, &ends);
         check_plain(cursor, items, kind, &moves, &ends);
@@ -881,19 +874,6 @@ fn ranges_of_which_an_entry_was_taken_and_snapshots_are_refused() {
         let error = DbTable::merge([input]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidState);
     }
-}
-
-/// The inputs of such a merge have entries that it hides.
-#[test]
-fn a_merge_that_hides_entries_is_no_input_of_another() {
-    let table = |value: &[u8]| {
-        let file = common::build(&small_blocks(), &[(b"key".to_vec(), value.to_vec())]);
-        OpenOptions::new().open_source(file).unwrap()
-    };
-    let (new, old) = (table(b"new"), table(b"old"));
-    let live = Table::merge([&new, &old]).unwrap().first_wins();
-    let error = Table::merge([live.into_iter(), old.iter()]).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidState, "{error}");
 }
 
 /// Every data block of one of three inputs is damaged in turn: a walk shows the right entries up to an error, and the cursor
