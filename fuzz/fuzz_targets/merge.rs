@@ -21,7 +21,7 @@ struct Input {
     is_database: bool,
     is_reverse: bool,
     tables: Vec<One>,
-    /// Whether only the first of equal keys is shown, or of a database what this snapshot sees.
+    /// Of a database, the snapshot that is shown.
     view: Option<u8>,
     moves: Vec<Move>,
 }

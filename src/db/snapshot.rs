@@ -89,8 +89,11 @@ impl DbTable {
 
     /// The first data block that may hold `target` or an older version, by index and filter.
     fn first_block(&self, target: &[u8]) -> Result<Option<BlockRef>> {
-        let oldest = InternalKey::oldest(user_key(target));
-        self.table.first_block(target, &oldest)
+        let found = self.table.candidate(target, self.table.order()?)?;
+        if let Some(found) = found {
+            self.table.inner.check_place(found)?;
+        }
+        Ok(found)
     }
 
     /// The data block after `found` if it, too, may hold versions of the user key of `target`. It may if the index key between them

@@ -6,7 +6,7 @@ use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, Rang
 use crate::comparator::Order;
 use crate::error::Result;
 use crate::filter::prefix_end;
-use crate::read::index::{BlockRef, State};
+use crate::read::index::State;
 use crate::read::table::{Inner, Table};
 
 /// The direction of a walk.
@@ -132,29 +132,6 @@ impl Table {
         let properties = self.properties()?;
         let key = way.pick(&properties.first_key, &properties.last_key);
         key.as_deref()
-    }
-
-    /// The first data block that may hold a key from `lower` to `upper`, which are the same key or have the same user key; `None` if
-    /// filter and index know that there is no such key.
-    pub(crate) fn first_block(&self, lower: &[u8], upper: &[u8]) -> Result<Option<BlockRef>> {
-        let (inner, order) = (&*self.inner, self.order()?);
-        if inner.filter_rejects(lower, order, None)? {
-            return Ok(None);
-        }
-        let first = self.seek(lower)?;
-        let mut next = first;
-        while let Some(found) = next {
-            // All are searched then: a filter that is wrong may hide a key, but not its newest versions alone.
-            if !inner.filter_rejects(lower, order, Some(found))? {
-                return Ok(first);
-            }
-            let is_last = found.block + 1 >= inner.index.len()
-                || order.compare(inner.index.key(found), upper).is_ge();
-            next = (!is_last)
-                .then(|| inner.block(found.block + 1))
-                .transpose()?;
-        }
-        Ok(None)
     }
 }
 

@@ -135,9 +135,10 @@ impl Cursor {
         let (lower, upper) = (key_of(&self.bounds.0), key_of(&self.bounds.1));
         if let (Some(lower), Some(upper)) = (lower, upper) {
             // Filters know nothing of ranges, but of one key, or of those of one user key.
-            let is_internal = user_order(self.order()?).is_some();
+            let order = self.order()?;
+            let is_internal = user_order(order).is_some();
             let is_one_key = lower == upper || is_internal && user_key(lower) == user_key(upper);
-            if is_one_key && self.table.first_block(lower, upper)?.is_none() {
+            if is_one_key && self.table.candidate(lower, order)?.is_none() {
                 return Ok(true);
             }
         }

@@ -274,7 +274,7 @@ impl Inner {
     /// Makes sure that the piece of the index that a data block was found in begins where it says, before an answer relies on what
     /// it does not hold.
     #[inline]
-    pub(super) fn check_place(&self, found: BlockRef) -> Result<()> {
+    pub(crate) fn check_place(&self, found: BlockRef) -> Result<()> {
         let p = found.piece as usize;
         if self.index.is_placed(p) {
             return Ok(());

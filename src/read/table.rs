@@ -178,7 +178,7 @@ impl Table {
 
     /// The data block to look for `key` in, and nowhere else; `None` if filter and index know that it is not in the table.
     #[inline(always)]
-    pub(super) fn candidate(&self, key: &[u8], order: &Order) -> Result<Option<BlockRef>> {
+    pub(crate) fn candidate(&self, key: &[u8], order: &Order) -> Result<Option<BlockRef>> {
         let inner = &*self.inner;
         let ask = || self.candidate_here(key, order);
         inner.ask(ask, || inner.missing_for(key, order, LAYERS))
@@ -342,22 +342,6 @@ impl Inner {
         self.file.locate(defect, Section::Data, found.handle.offset)
     }
 
-    /// Whether the filter knows that `key` is not in the data block `found`, or, without a block, that it is not in the table. `false`
-    /// if it is not that kind of filter.
-    pub(super) fn filter_rejects(
-        &self,
-        key: &[u8],
-        order: &Order,
-        found: Option<BlockRef>,
-    ) -> Result<bool> {
-        let ask = || self.ask_filter(key, order, found);
-        let passes = self.ask(ask, || self.missing_for(key, order, LAYERS))?;
-        if let Some(passes) = passes {
-            self.note_passed(passes);
-        }
-        Ok(passes == Some(false))
-    }
-
     /// Whether the filter passes `key` for a data block, or, without a block, for the table; `None` if there is no filter of that kind.
     #[inline]
     fn ask_filter(
@@ -391,13 +375,24 @@ impl Inner {
             return Ok(None);
         }
         let found = find()?;
-        if passes.is_none() && found.is_some() {
+        if let (None, Some(block)) = (passes, found) {
             passes = self.ask_filter(key, order, found)?;
+            if passes == Some(false) && self.may_begin_after(block, key, order) {
+                let next = self.index.block(block.block + 1);
+                passes = next.map_or(Ok(None), |next| self.ask_filter(key, order, Some(next)))?;
+            }
         }
         if let Some(passes) = passes {
             self.note_passed(passes);
         }
         Ok(found.filter(|_| passes != Some(false)))
+    }
+
+    /// Whether the versions of the user key that `key` has may begin in the block after this one: if its index key has it, too.
+    fn may_begin_after(&self, found: BlockRef, key: &[u8], order: &Order) -> bool {
+        matches!(order, Order::Custom(_))
+            && found.block + 1 < self.index.len()
+            && order.filter_key(self.index.key(found)) == order.filter_key(key)
     }
 
     /// Counts that the filter passed a key, or did not.
