@@ -102,7 +102,7 @@ fn main() -> leveltable::Result<()> {
         .comparator(IgnoreCase)
         .filter_policy(Fingerprints) // readers need the policy too
         .open_source(write(Fingerprints)?)?;
-    println!("with {:?}:", table.filter().map(|filter| filter.policy));
+    println!("with {:?}:", table.filter().map(|filter| &filter.policy));
     for host in ["example.ORG", "EXAMPLE.org", "example.com"] {
         let address = table.get(host.as_bytes())?;
         println!("  {host} -> {address:?}");
@@ -114,7 +114,7 @@ fn main() -> leveltable::Result<()> {
     let table = OpenOptions::new()
         .comparator(IgnoreCase)
         .open_source(write(BloomFilterPolicy::new(10))?)?;
-    println!("with {:?}:", table.filter().map(|filter| filter.policy));
+    println!("with {:?}:", table.filter().map(|filter| &filter.policy));
     for host in ["example.ORG", "EXAMPLE.org"] {
         let address = table.get(host.as_bytes())?;
         println!("  {host} -> {address:?}");

@@ -236,7 +236,7 @@ impl File {
         let entries = entries.len() as u64;
         let names = ["leveldb.BuiltinBloomFilter", "leveldb.BuiltinBloomFilter2"];
         let known = self.filter.as_deref().filter(|name| names.contains(name));
-        let used = table.filter().map(|filter| filter.policy);
+        let used = table.filter().map(|filter| filter.policy.clone());
         ensure!(
             used.as_deref() == known,
             "uses the filter {used:?}, not {known:?}"

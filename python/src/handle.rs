@@ -179,7 +179,7 @@ impl Handle {
             }
             Handle::Database(_) => (0, None, None, None),
         };
-        (bytes, entries, filter.map(|it| it.policy), set)
+        (bytes, entries, filter.map(|it| it.policy.clone()), set)
     }
 }
 

@@ -53,17 +53,6 @@ pub trait FilterPolicy: Debug + Send + Sync {
     }
 }
 
-/// The filter of a table: returned by [`Table::filter`](crate::Table::filter), and part of the builder's
-/// [`Summary`](crate::Summary::filter).
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FilterInfo {
-    /// Name of the policy, as in the metaindex.
-    pub policy: String,
-    /// Bytes of the filter block.
-    pub bytes: u64,
-}
-
 /// What is in a filter block; see [`Table::filter_layout`](crate::Table::filter_layout).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -75,24 +64,14 @@ pub struct FilterLayout {
     pub whole_table: bool,
 }
 
-/// The prefix filter of a table: returned by [`Table::prefix_filter`](crate::Table::prefix_filter), and part of the builder's
-/// [`Summary`](crate::Summary::prefix_filter).
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PrefixFilterInfo {
-    /// Name of the [`PrefixExtractor`], parameters included.
-    pub extractor: String,
-    /// Bytes of the filter block.
-    pub bytes: u64,
-}
-
-/// A filter that a table has, and whether lookups use it; see [`Table::filters`](crate::Table::filters).
+/// A filter that a table has, and whether lookups use it; see [`Table::filters`](crate::Table::filters). Also part of a builder's
+/// [`Summary`](crate::Summary::filter).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FilterEntry {
     /// Name of the policy, as in the metaindex. Bytes that are not UTF-8 are replaced.
     pub policy: String,
-    /// Name of the [`PrefixExtractor`], if it is a filter of prefixes; `None` for a filter of keys.
+    /// Name of the [`PrefixExtractor`], parameters included, if it is a filter of prefixes; `None` for a filter of keys.
     pub prefixes: Option<String>,
     /// Bytes of the filter block, as its handle says.
     pub bytes: u64,
@@ -140,7 +119,7 @@ impl fmt::Display for FilterSkipReason {
     }
 }
 
-impl FilterInfo {
+impl FilterEntry {
     /// Bits of filter for each key of a table of `entries` entries; 0 without entries.
     pub fn bits_per_key(&self, entries: u64) -> f64 {
         if entries == 0 {

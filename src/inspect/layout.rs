@@ -162,8 +162,8 @@ impl Table {
             next: 0,
             totals: Summary {
                 file_bytes: self.file_bytes(),
-                filter: self.filter(),
-                prefix_filter: self.prefix_filter(),
+                filter: self.filter().cloned(),
+                prefix_filter: self.prefix_filter().cloned(),
                 ..Summary::default()
             },
             last_key: None,

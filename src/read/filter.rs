@@ -74,14 +74,6 @@ impl TableFilter {
         }
     }
 
-    /// The name of its policy or its prefix extractor.
-    pub(super) fn name(&self) -> &str {
-        match &self.of {
-            FilterOf::Keys(policy) => policy.name(),
-            FilterOf::Prefixes(extractor) => extractor.name(),
-        }
-    }
-
     /// Decodes a block that was read whole. `last_block` is the offset of the last data block.
     fn decode(&self, contents: Bytes, last_block: Option<u64>) -> Result<Whole, Defect> {
         let block = FilterBlockReader::new(contents)?;

@@ -422,7 +422,7 @@ fn ready<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
 pub(super) fn report(opened: Result<Table>) -> Result<Table> {
     let table = opened.inspect_err(trace::not_opened)?;
     let Inner { file, index, .. } = &*table.inner;
-    let filter = table.inner.filter.as_ref().map(TableFilter::name);
+    let filter = table.filter().map(|filter| &*filter.policy);
     trace::opened(
         file.path(),
         file.is_memory(),

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use crate::comparator::Order;
 use crate::error::Result;
-use crate::filter::{PrefixFilterInfo, prefix_end, prefix_of_all};
+use crate::filter::{prefix_end, prefix_of_all};
 use crate::read::bounds::Bounds;
 use crate::read::filter::FilterOf;
 use crate::read::parts::LAYERS;
@@ -65,13 +65,5 @@ impl Table {
         let lower = lower.as_ref().map(AsRef::as_ref);
         let upper = upper.as_ref().map(AsRef::as_ref);
         prefix_of_all(&**extractor, lower, upper)
-    }
-
-    /// The filter of prefixes in use; `None` if the table has none that can be used. [`filters`](Table::filters) tells why.
-    pub fn prefix_filter(&self) -> Option<PrefixFilterInfo> {
-        self.inner.prefixes.as_ref().map(|filter| PrefixFilterInfo {
-            extractor: filter.name().to_owned(),
-            bytes: filter.handle.size,
-        })
     }
 }

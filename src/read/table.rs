@@ -9,7 +9,7 @@ use bytes::{Buf, Bytes};
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::filter::{FilterEntry, FilterInfo};
+use crate::filter::FilterEntry;
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_search::prefetch_block;
@@ -233,11 +233,18 @@ impl Table {
     }
 
     /// The filter in use; `None` if the table has none that can be used. [`filters`](Table::filters) tells why.
-    pub fn filter(&self) -> Option<FilterInfo> {
-        self.inner.filter.as_ref().map(|filter| FilterInfo {
-            policy: filter.name().to_owned(),
-            bytes: filter.handle.size,
-        })
+    pub fn filter(&self) -> Option<&FilterEntry> {
+        self.used_filter(false)
+    }
+
+    /// The filter of prefixes in use; `None` if the table has none that can be used. [`filters`](Table::filters) tells why.
+    pub fn prefix_filter(&self) -> Option<&FilterEntry> {
+        self.used_filter(true)
+    }
+
+    fn used_filter(&self, of_prefixes: bool) -> Option<&FilterEntry> {
+        let mut filters = self.filters().iter();
+        filters.find(|it| it.skipped.is_none() && it.prefixes.is_some() == of_prefixes)
     }
 
     /// All filters that the table has, and of each that lookups do not use, why. Empty if the metaindex is damaged, and the table

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use crate::comparator::Order;
-use crate::filter::{FilterInfo, PrefixFilterInfo};
+use crate::filter::FilterEntry;
 use crate::format::internal_key::{InternalKey, ValueType, user_order};
 use crate::format::properties::{KeyKind, Properties};
 
@@ -26,9 +26,9 @@ pub struct Summary {
     /// Bytes of the whole file.
     pub file_bytes: u64,
     /// The filter, if one was written.
-    pub filter: Option<FilterInfo>,
+    pub filter: Option<FilterEntry>,
     /// The filter of prefixes, if one was written.
-    pub prefix_filter: Option<PrefixFilterInfo>,
+    pub prefix_filter: Option<FilterEntry>,
     /// The first key as it is stored: in a database's table, an internal key. `None` without entries.
     pub first_key: Option<Vec<u8>>,
     /// The last key as it is stored.

@@ -251,7 +251,10 @@ impl Database {
             }
             all_are_theirs &= is_theirs;
             if is_theirs {
-                let policy = table.as_table().filter().map(|filter| filter.policy);
+                let policy = table
+                    .as_table()
+                    .filter()
+                    .map(|filter| filter.policy.clone());
                 let expected = (self.settings.bits_per_key != 0).then(|| stock.name());
                 assert_eq!(policy.as_deref(), expected, "{context}: {}", path.display());
                 written.push(table);

@@ -949,10 +949,7 @@ fn the_list_of_filters_is_short() {
     assert_eq!(table.filters().len(), 65);
     let last = table.filters().last().unwrap();
     assert_eq!(last.skipped, None);
-    assert_eq!(
-        Some(&last.policy),
-        table.filter().map(|f| f.policy).as_ref()
-    );
+    assert_eq!(Some(&last.policy), table.filter().map(|f| &f.policy));
 }
 
 /// A pipe that nobody writes to: opening it waited for ever.

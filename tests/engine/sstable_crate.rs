@@ -188,7 +188,7 @@ fn we_read_tables_of_the_sstable_crate() {
                         continue;
                     }
                     let table = opened.unwrap();
-                    let policy = table.filter().map(|filter| filter.policy);
+                    let policy = table.filter().map(|filter| filter.policy.clone());
                     assert_eq!(policy.as_deref(), filter, "{name}");
                     common::assert_holds(&table, &entries);
                     let mut rejected = 0;

@@ -50,7 +50,7 @@ pub(super) fn describe(
         record.entries = Some(0);
     }
     record.filter = table.filter().map(|filter| Filter {
-        policy: filter.policy,
+        policy: filter.policy.clone(),
         bytes: filter.bytes,
         ..Filter::default()
     });
@@ -72,7 +72,7 @@ pub(super) fn describe(
     }
     record.lacks_blocks = !unreadable.is_empty();
     record.prefix_filter = table.prefix_filter().map(|prefixes| OtherFilter {
-        extractor: Some(prefixes.extractor),
+        extractor: prefixes.prefixes.clone(),
         bytes: prefixes.bytes,
         ..OtherFilter::default()
     });

@@ -12,7 +12,7 @@ use super::flights::Flights;
 use super::range::AsyncRange;
 use super::source::{AsyncReadAt, Tail};
 use crate::error::{Error, Result};
-use crate::filter::{FilterEntry, FilterInfo};
+use crate::filter::FilterEntry;
 use crate::format::properties::Properties;
 use crate::read::bounds::{Bounds, KeyRange, prefix_bounds};
 use crate::read::file::{Stretch, TAIL_LEN, TableFile};
@@ -263,7 +263,7 @@ impl AsyncTable {
     }
 
     /// The filter in use; see [`Table::filter`].
-    pub fn filter(&self) -> Option<FilterInfo> {
+    pub fn filter(&self) -> Option<&FilterEntry> {
         self.table.filter()
     }
 

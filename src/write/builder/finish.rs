@@ -3,7 +3,7 @@
 use super::{TableBuilder, encoded, too_large};
 use crate::comparator::common_prefix;
 use crate::error::Result;
-use crate::filter::{FilterInfo, PrefixFilterInfo, RibbonFilterPolicy};
+use crate::filter::{FilterEntry, RibbonFilterPolicy};
 use crate::format::block::BlockBuilder;
 use crate::format::filter_block::FILTER_PREFIX;
 use crate::format::footer::{BlockHandle, Footer};
@@ -95,25 +95,21 @@ impl<D: Destination> TableBuilder<D> {
         let Some(prefixes) = self.prefixes.take() else {
             return Ok(None);
         };
-        let extractor = prefixes.name().to_owned();
-        let handle = self.write_filter_block(prefixes.finish(), RibbonFilterPolicy::NAME)?;
-        let name = [PREFIXES_NAME, extractor.as_bytes()].concat();
-        let bytes = handle.size;
-        self.summary.prefix_filter = Some(PrefixFilterInfo { extractor, bytes });
-        Ok(Some((name, handle)))
+        let (policy, extractor) = (RibbonFilterPolicy::NAME, prefixes.name().to_owned());
+        let (filter, part) = self.write_filter_block(prefixes.finish(), policy, Some(extractor))?;
+        self.summary.prefix_filter = Some(filter);
+        Ok(Some(part))
     }
 
     /// Writes the filter block of a table whose data blocks end at `data_end`, if there is to be one.
     fn write_filter(&mut self, data_end: u64) -> Result<Option<NamedPart>> {
-        let (Some(block), Some(policy)) = (self.filter.take(), &self.options.filter) else {
+        let (Some(block), Some(policy)) = (self.filter.take(), self.options.filter.clone()) else {
             return Ok(None);
         };
-        let policy = policy.name().to_owned();
-        let handle = self.write_filter_block(block.finish(data_end), &policy)?;
-        let name = [FILTER_PREFIX, policy.as_bytes()].concat();
-        let bytes = handle.size;
-        self.summary.filter = Some(FilterInfo { policy, bytes });
-        Ok(Some((name, handle)))
+        let contents = block.finish(data_end);
+        let (filter, part) = self.write_filter_block(contents, policy.name(), None)?;
+        self.summary.filter = Some(filter);
+        Ok(Some(part))
     }
 
     /// Writes a filter block, which is never compressed, and divides a ribbon into pieces.
@@ -121,17 +117,26 @@ impl<D: Destination> TableBuilder<D> {
         &mut self,
         contents: Option<Vec<u8>>,
         policy: &str,
-    ) -> Result<BlockHandle> {
+        prefixes: Option<String>,
+    ) -> Result<(FilterEntry, NamedPart)> {
         let contents =
             contents.ok_or_else(|| too_large(&format!("the filters of {policy:?} do")))?;
         let handle = self.file.seal_raw(&contents)?;
-        if let Some(pieces) = self
-            .pieces
-            .as_mut()
-            .filter(|_| policy == RibbonFilterPolicy::NAME)
+        if let Some(pieces) = &mut self.pieces
+            && policy == RibbonFilterPolicy::NAME
         {
             pieces.add_filter(&contents, handle.offset);
         }
-        Ok(handle)
+        let name = match &prefixes {
+            Some(extractor) => [PREFIXES_NAME, extractor.as_bytes()].concat(),
+            None => [FILTER_PREFIX, policy.as_bytes()].concat(),
+        };
+        let filter = FilterEntry {
+            policy: policy.to_owned(),
+            prefixes,
+            bytes: handle.size,
+            skipped: None,
+        };
+        Ok((filter, (name, handle)))
     }
 }
