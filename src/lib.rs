@@ -87,11 +87,8 @@
 //! | `leveltable::open` | debug | `opened a table` | `path`, `in_memory`, `bytes`, `blocks`, `filter` (the policy's name) |
 //! | | debug | `did not open a table` | `path`, `error` |
 //! | `leveltable::read` | trace | `reading` | `path`, `offset`, `bytes`: a read from the source |
-//! | | trace | `reading a batch` | `path`, `reads`, `bytes`: reads asked for at once, each of which has an event as above |
-//! | `leveltable::error` | error | `an error` | `path`, `kind`, `section`, `offset`, `error`: damage |
-//! | | warn | `an error` | the same fields, for other errors of a file |
+//! | `leveltable::error` | error | `an error` | `path`, `kind`, `error`, and for damage `section` and `offset`: an error of a file |
 //! | `leveltable::publish` | debug | `published a table` | `path`, `entries`, `bytes` |
-//! | | debug | `abandoned a table` | `path`: a new file's builder was dropped, and nothing published |
 //!
 //! A field that is not known is absent: `path` of a source that was not opened by its path, `filter` of a table without one. An
 //! error is reported where it is found, and not again by those who return it. Damage that opening leaves for lookups to find,

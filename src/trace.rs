@@ -13,7 +13,7 @@ use std::path::Path;
 #[cfg(feature = "tracing")]
 use tracing::{Level, enabled, event, field};
 
-use crate::error::{Error, ErrorKind, Section};
+use crate::error::Error;
 
 /// Nothing, in place of the macros of `tracing`.
 #[cfg(not(feature = "tracing"))]
@@ -60,21 +60,11 @@ pub(crate) fn not_opened(error: &Error) {
     );
 }
 
-/// `parts`, each an offset and a length, of `bytes` in all, are about to be read from the source at once.
+/// `parts`, each an offset and a length, are about to be read from the source.
 #[inline]
-pub(crate) fn read(path: Option<&Path>, parts: &[(u64, usize)], bytes: u64) {
+pub(crate) fn read(path: Option<&Path>, parts: &[(u64, usize)]) {
     if !enabled!(target: "leveltable::read", Level::TRACE) {
         return;
-    }
-    if parts.len() > 1 {
-        event!(
-            target: "leveltable::read",
-            Level::TRACE,
-            path = path.map(|path| field::display(path.display())),
-            reads = parts.len(),
-            bytes,
-            "reading a batch"
-        );
     }
     for &(offset, len) in parts {
         event!(
@@ -88,33 +78,20 @@ pub(crate) fn read(path: Option<&Path>, parts: &[(u64, usize)], bytes: u64) {
     }
 }
 
-/// Reports an error where it gets its place, and returns it. `section` and `offset` are where it lies, if the error itself does
-/// not say.
+/// Reports an error where it gets its place, and returns it.
 #[cold]
-pub(crate) fn error(error: Error, section: Option<Section>, offset: Option<u64>) -> Error {
+pub(crate) fn error(error: Error) -> Error {
     let corruption = error.corruption();
-    let section = section.or(corruption.map(|corruption| corruption.section()));
-    let offset = offset.or(corruption.map(|corruption| corruption.offset()));
-    // An event's level is part of its static description.
-    macro_rules! report {
-        ($level:ident) => {
-            event!(
-                target: "leveltable::error",
-                Level::$level,
-                path = error.path().map(|path| field::display(path.display())),
-                kind = field::debug(error.kind()),
-                section = section.map(field::display),
-                offset,
-                error = field::display(&error),
-                "an error"
-            )
-        };
-    }
-    if error.kind() == ErrorKind::Corruption {
-        report!(ERROR);
-    } else {
-        report!(WARN);
-    }
+    event!(
+        target: "leveltable::error",
+        Level::ERROR,
+        path = error.path().map(|path| field::display(path.display())),
+        kind = field::debug(error.kind()),
+        section = corruption.map(|corruption| field::display(corruption.section())),
+        offset = corruption.map(|corruption| corruption.offset()),
+        error = field::display(&error),
+        "an error"
+    );
     error
 }
 
@@ -128,16 +105,5 @@ pub(crate) fn published(path: Option<&Path>, entries: u64, bytes: u64) {
         entries,
         bytes,
         "published a table"
-    );
-}
-
-/// A table was begun at `path`, and dropped before it was complete.
-#[inline]
-pub(crate) fn abandoned(path: &Path) {
-    event!(
-        target: "leveltable::publish",
-        Level::DEBUG,
-        path = field::display(path.display()),
-        "abandoned a table"
     );
 }

@@ -183,23 +183,16 @@ impl TableFile {
     /// `error`, with the path of the file if it is known, and reported to those who trace.
     #[cold]
     pub(crate) fn name_in(&self, error: Error) -> Error {
-        self.report(error, None, None)
+        trace::error(match self.path() {
+            Some(path) => error.at_path(path),
+            None => error,
+        })
     }
 
     /// The error of a defect in the part of this file that begins at `offset`.
     #[cold]
     pub(crate) fn locate(&self, defect: Defect, section: Section, offset: u64) -> Error {
-        let error = defect.locate(section, offset);
-        self.report(error, Some(section), Some(offset))
-    }
-
-    #[cold]
-    fn report(&self, error: Error, section: Option<Section>, offset: Option<u64>) -> Error {
-        let error = match self.path() {
-            Some(path) => error.at_path(path),
-            None => error,
-        };
-        trace::error(error, section, offset)
+        self.name_in(defect.locate(section, offset))
     }
 
     /// Where the footer begins; 0 in a file that is too short for one.
@@ -375,7 +368,7 @@ impl TableFile {
         let bytes = parts.iter().map(|&(_, len)| len as u64).sum();
         self.counters.add(Counter::SourceReads, parts.len() as u64);
         self.counters.add(Counter::SourceBytes, bytes);
-        trace::read(self.path(), parts, bytes);
+        trace::read(self.path(), parts);
     }
 
     /// What the source returned for the `len` bytes at `offset`: as many bytes, or an error.
@@ -402,7 +395,7 @@ impl TableFile {
             Err(error) => self.source.explain(error, self.size),
         };
         let reading = format!("reading {len} bytes at offset {offset}");
-        self.report(Error::reading(reading, error), None, Some(offset))
+        self.name_in(Error::reading(reading, error))
     }
 }
 

@@ -14,34 +14,39 @@ use crate::format::page::{PAGE_LEN, padding};
 pub(super) struct Pages {
     /// Least length of a block that is not compressed.
     block_size: u64,
-    shrinkage: Shrinkage,
+    /// Stored bytes per [`ONE`] that a block will seldom exceed: those of the last block, or close to those of the ones before it
+    /// if they had more. `None` before the first block.
+    ratio: Option<u64>,
 }
+
+/// The ratio of blocks that are not compressed.
+const ONE: u64 = 1 << 16;
 
 impl Pages {
     pub(super) fn new(block_size: usize) -> Pages {
         Pages {
             block_size: block_size as u64,
-            shrinkage: Shrinkage::default(),
+            ratio: None,
         }
     }
 
     /// Whether a block of `len` bytes must end before the entry with which it would have `longer`. It comes after `offset`.
     pub(super) fn end_before(&self, offset: u64, len: usize, longer: usize) -> bool {
-        let [len, longer] = [len, longer].map(|len| self.shrinkage.expect(framed(len)));
+        let [len, longer] = [len, longer].map(|len| self.expect(framed(len)));
         longer > self.room(offset, len)
     }
 
     /// Whether a block of `len` bytes ends here: if it is as large as it should be, and what it leaves of its last page is
     /// enough for another.
     pub(super) fn end_after(&self, offset: u64, len: usize) -> bool {
-        let expected = self.shrinkage.expect(framed(len));
+        let expected = self.expect(framed(len));
         let left = self.room(offset, expected).checked_sub(expected);
         len as u64 >= self.block_size && left.is_none_or(|left| left >= self.least())
     }
 
     /// The stored length up to which a block that has `len` bytes may grow, if it comes after `offset`.
     fn room(&self, offset: u64, len: u64) -> u64 {
-        let pages = self.stored_size().div_ceil(PAGE_LEN);
+        let pages = self.expect(self.block_size).div_ceil(PAGE_LEN);
         let whole = pages.saturating_mul(PAGE_LEN);
         let begun = offset % PAGE_LEN;
         let in_rest = whole - begun;
@@ -54,17 +59,21 @@ impl Pages {
 
     /// The least part of a page to begin a block in: a small block takes as much of the index as a large one.
     fn least(&self) -> u64 {
-        self.stored_size().min(PAGE_LEN) / 2
+        self.expect(self.block_size).min(PAGE_LEN) / 2
     }
 
-    fn stored_size(&self) -> u64 {
-        self.shrinkage.of_mean(self.block_size).max(1)
+    /// The length that `len` bytes will seldom exceed when they are stored.
+    fn expect(&self, len: u64) -> u64 {
+        let ratio = self.ratio.unwrap_or(ONE);
+        len.saturating_mul(ratio).div_ceil(ONE).max(1)
     }
 
     /// Returns how much padding there must be between `offset` and a block of `len` bytes whose frame takes `stored`.
     pub(super) fn place(&mut self, offset: u64, len: usize, stored: usize) -> u64 {
         let stored = stored as u64;
-        self.shrinkage.learn(framed(len), stored);
+        let ratio = stored.saturating_mul(ONE) / framed(len);
+        let before = self.ratio.unwrap_or(ratio);
+        self.ratio = Some(ratio.max((7 * before + ratio) / 8));
         padding(offset, stored)
     }
 }
@@ -72,49 +81,6 @@ impl Pages {
 /// The length of a frame that is not compressed.
 fn framed(len: usize) -> u64 {
     len as u64 + TRAILER_LEN as u64
-}
-
-/// How much of a block is left when it is compressed: a running mean over some eight blocks, and the mean deviation from it.
-#[derive(Debug)]
-struct Shrinkage {
-    /// Stored bytes per 65,536.
-    mean: u64,
-    deviation: u64,
-    is_first: bool,
-}
-
-impl Default for Shrinkage {
-    fn default() -> Shrinkage {
-        Shrinkage {
-            mean: Shrinkage::ONE,
-            deviation: 0,
-            is_first: true,
-        }
-    }
-}
-
-impl Shrinkage {
-    const ONE: u64 = 1 << 16;
-
-    /// The length that `len` bytes will seldom exceed when they are stored.
-    fn expect(&self, len: u64) -> u64 {
-        len.saturating_mul(self.mean + self.deviation)
-            .div_ceil(Shrinkage::ONE)
-    }
-
-    fn of_mean(&self, len: u64) -> u64 {
-        len.saturating_mul(self.mean) / Shrinkage::ONE
-    }
-
-    fn learn(&mut self, len: u64, stored: u64) {
-        let ratio = stored.saturating_mul(Shrinkage::ONE) / len.max(1);
-        if self.is_first {
-            (self.mean, self.is_first) = (ratio, false);
-        }
-        let deviation = ratio.abs_diff(self.mean);
-        self.mean = (7 * self.mean + ratio) / 8;
-        self.deviation = (7 * self.deviation + deviation) / 8;
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::comparator::{Order, common_prefix};
 use crate::error::{Error, ErrorKind, Result, Section};
@@ -106,17 +105,18 @@ impl WriteOptions {
     ///
     /// If an option is out of its range, the builder's first call fails with [`ErrorKind::InvalidState`].
     pub fn build<D: Destination>(&self, writer: D) -> TableBuilder<D> {
+        let compression = self.compression.unwrap_or(Compression::Snappy);
         let refused = self.check().err();
         // A policy with senseless parameters is not asked for a builder.
         let policy = self.filter.as_ref().filter(|_| refused.is_none());
         let filter =
             policy.map(|policy| FilterBlockBuilder::new(policy.builder(), self.whole_table));
-        let prefixes = self.prefixes.as_ref().filter(|_| refused.is_none());
-        let prefixes = prefixes.map(|extractor| {
-            PrefixBlockBuilder::new(Arc::clone(extractor), RibbonFilterPolicy::DEFAULT)
-        });
+        let prefixes = self
+            .prefixes
+            .clone()
+            .map(|extractor| PrefixBlockBuilder::new(extractor, RibbonFilterPolicy::DEFAULT));
         TableBuilder {
-            file: Output::new(writer, self.compression, refused),
+            file: Output::new(writer, compression, refused),
             data: BlockBuilder::new(self.restart_interval),
             index: BlockBuilder::new(1),
             filter,
@@ -340,7 +340,7 @@ impl<D: Destination> TableBuilder<D> {
 
     /// Compresses blocks by the codec that another table has, unless the options named one or it is not built in.
     pub(crate) fn keep_codec(&mut self, name: &str) {
-        if let Some(compression) = Compression::of(name).filter(|_| !self.options.names_codec) {
+        if let (Some(compression), None) = (Compression::of(name), self.options.compression) {
             self.file.set_compression(compression);
         }
     }
@@ -470,11 +470,8 @@ impl<D: Destination> TableBuilder<D> {
             return Ok(());
         }
         let handle = self.data.finish(|block| {
-            let Some(pages) = &mut self.pages else {
-                return self.file.seal(block);
-            };
-            let handle = self.file.seal_within(pages, block)?;
-            if let Some(filter) = &mut self.filter {
+            let handle = self.file.seal(block, self.pages.as_mut())?;
+            if let (Some(filter), Some(_)) = (&mut self.filter, &self.pages) {
                 // Where the block begins decides which filter its keys belong to, and is known only now.
                 filter.start_block(handle.offset);
                 let located = |defect: Defect| defect.locate(Section::Data, handle.offset);
@@ -483,7 +480,7 @@ impl<D: Destination> TableBuilder<D> {
                     filter.add_key(self.options.order.filter_key(cursor.key()));
                 }
             }
-            Ok(handle)
+            Ok::<_, Error>(handle)
         })?;
         self.pending = Some(handle);
         self.summary.data_blocks += 1;

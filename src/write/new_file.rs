@@ -8,7 +8,6 @@ use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
 use crate::trace;
-use crate::write::summary::Summary;
 
 /// Where a [`TableBuilder`](crate::TableBuilder) writes: any [`io::Write`], or a [`NewFile`].
 ///
@@ -22,15 +21,14 @@ pub(crate) mod sealed {
     use std::path::Path;
 
     use crate::error::Result;
-    use crate::write::summary::Summary;
 
     pub trait Destination {
         /// What is left of the destination when its table is complete.
         type Published;
         /// Writes all of `bytes` after what was written before.
         fn write_all(&mut self, bytes: &[u8]) -> io::Result<()>;
-        /// Makes the table visible to others, now that it is complete: a table of which `summary` tells.
-        fn publish(self, summary: &Summary) -> Result<Self::Published>;
+        /// Makes the table visible to others, now that it is complete.
+        fn publish(self) -> Result<Self::Published>;
         /// Where the table will be, for messages.
         fn path(&self) -> Option<&Path>;
     }
@@ -57,11 +55,9 @@ impl<W: Write> sealed::Destination for W {
         Ok(())
     }
 
-    fn publish(mut self, summary: &Summary) -> Result<W> {
-        let failed = |e| Error::io("flushing the writer of a finished table", e);
-        self.flush()
-            .map_err(|e| trace::error(failed(e), None, None))?;
-        trace::published(None, summary.entries, summary.file_bytes);
+    fn publish(mut self) -> Result<W> {
+        let failed = |e| trace::error(Error::io("flushing the writer of a finished table", e));
+        self.flush().map_err(failed)?;
         Ok(self)
     }
 
@@ -79,29 +75,17 @@ impl<W: Write> sealed::Destination for W {
 pub struct NewFile {
     temporary: NamedTempFile,
     /// As the caller named it, for messages.
-    path: Unpublished,
+    path: PathBuf,
     /// The path, made absolute when the file was created: the process may change its directory before it finishes.
     target: PathBuf,
     /// Whether an existing file may be replaced.
     replace: bool,
 }
 
-/// The path of a file, until it is published. Dropping it before that is reported to those who trace.
-#[derive(Debug)]
-struct Unpublished(Option<PathBuf>);
-
-impl Drop for Unpublished {
-    fn drop(&mut self) {
-        if let Some(path) = &self.0 {
-            trace::abandoned(path);
-        }
-    }
-}
-
 impl NewFile {
     /// Fails now if the file could not be published at `path` later.
     pub(crate) fn create(path: &Path, replace: bool) -> Result<NewFile> {
-        let failed = |e| trace::error(Error::io("creating a table", e).at_path(path), None, None);
+        let failed = |e| trace::error(Error::io("creating a table", e).at_path(path));
         let target = publishable(path, replace).map_err(failed)?;
         let mut builder = tempfile::Builder::new();
         builder.prefix(".leveltable-").suffix(".tmp");
@@ -113,7 +97,7 @@ impl NewFile {
         }
         Ok(NewFile {
             temporary: builder.tempfile_in(directory(&target)).map_err(failed)?,
-            path: Unpublished(Some(path.to_owned())),
+            path: path.to_owned(),
             target,
             replace,
         })
@@ -132,36 +116,25 @@ impl sealed::Destination for NewFile {
     }
 
     /// The file's bytes reach the disk before its name does, and the name before this returns.
-    fn publish(self, summary: &Summary) -> Result<()> {
-        let NewFile {
-            temporary,
-            path: mut unpublished,
-            target,
-            replace,
-        } = self;
-        let path = unpublished.0.take().unwrap_or_default();
-        let failed = |doing, e| trace::error(Error::io(doing, e).at_path(&path), None, None);
-        temporary
-            .as_file()
-            .sync_all()
-            .map_err(|e| failed("syncing a finished table", e))?;
-        let renamed = if replace {
-            temporary.persist(&target)
+    fn publish(self) -> Result<()> {
+        let failed = |doing, e| trace::error(Error::io(doing, e).at_path(&self.path));
+        let synced = self.temporary.as_file().sync_all();
+        synced.map_err(|e| failed("syncing a finished table", e))?;
+        let renamed = if self.replace {
+            self.temporary.persist(&self.target)
         } else {
-            temporary.persist_noclobber(&target)
+            self.temporary.persist_noclobber(&self.target)
         };
         renamed.map_err(|e| failed("renaming a finished table to its path", e.error))?;
-        sync_directory(directory(&target)).map_err(|e| {
+        sync_directory(directory(&self.target)).map_err(|e| {
             let doing = "the table is at its path and whole, but its name may not survive a crash: \
                          syncing its directory";
             failed(doing, e)
-        })?;
-        trace::published(Some(&path), summary.entries, summary.file_bytes);
-        Ok(())
+        })
     }
 
     fn path(&self) -> Option<&Path> {
-        self.path.0.as_deref()
+        Some(&self.path)
     }
 }
 

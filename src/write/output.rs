@@ -8,7 +8,6 @@ use crate::format::frame::{self, TRAILER_LEN};
 use crate::trace;
 use crate::write::align::Pages;
 use crate::write::new_file::Destination;
-use crate::write::summary::Summary;
 
 /// Bytes to gather before a write: few large writes instead of one for each block.
 const WRITE_SIZE: usize = 256 << 10;
@@ -58,18 +57,17 @@ impl<D: Destination> Output<D> {
         }
     }
 
-    /// Appends `block`, compressed if that pays.
-    pub(super) fn seal(&mut self, block: &[u8]) -> Result<BlockHandle> {
-        let offset = self.offset();
-        self.append(block)?;
-        self.end_block(offset)
-    }
-
-    /// Appends `block` after the padding that keeps the block from touching more pages than it must.
-    pub(super) fn seal_within(&mut self, pages: &mut Pages, block: &[u8]) -> Result<BlockHandle> {
+    /// Appends `block`, compressed if that pays; in an aligned table, after the padding that keeps it from touching more `pages` than
+    /// it must.
+    pub(super) fn seal(&mut self, block: &[u8], pages: Option<&mut Pages>) -> Result<BlockHandle> {
         let (offset, start) = (self.offset(), self.buffer.len());
-        self.append(block)?;
-        let padding = pages.place(offset, block.len(), self.buffer.len() - start);
+        frame::seal(block, &mut self.compressor, &mut self.buffer).map_err(|e| {
+            let codec = self.compressor.compression;
+            let doing = format!("compressing the block for offset {offset} with {codec:?}");
+            self.stop(Error::io(doing, e))
+        })?;
+        let stored = self.buffer.len() - start;
+        let padding = pages.map_or(0, |pages| pages.place(offset, block.len(), stored));
         if padding > 0 {
             let frame = self.buffer.as_slice().split_at(start).1.to_vec();
             self.buffer.truncate(start);
@@ -77,15 +75,6 @@ impl<D: Destination> Output<D> {
             self.buffer.extend(&frame);
         }
         self.end_block(offset + padding)
-    }
-
-    fn append(&mut self, block: &[u8]) -> Result<()> {
-        let offset = self.offset();
-        frame::seal(block, &mut self.compressor, &mut self.buffer).map_err(|e| {
-            let codec = self.compressor.compression;
-            let doing = format!("compressing the block for offset {offset} with {codec:?}");
-            self.stop(Error::io(doing, e))
-        })
     }
 
     /// Appends `block` as it is.
@@ -127,16 +116,15 @@ impl<D: Destination> Output<D> {
     pub(super) fn stop(&mut self, error: Error) -> Error {
         let why = "an earlier call failed, so this table cannot be finished: start a new one";
         self.stopped = Some(why.into());
-        let error = match self.destination.path() {
+        trace::error(match self.destination.path() {
             Some(path) => error.at_path(path),
             None => error,
-        };
-        trace::error(error, None, None)
+        })
     }
 
-    /// Writes what is left and completes the destination. `summary` is that of the whole table.
-    pub(super) fn publish(mut self, summary: &Summary) -> Result<D::Published> {
+    /// Writes what is left and completes the destination.
+    pub(super) fn publish(mut self) -> Result<D::Published> {
         self.write_buffer()?;
-        self.destination.publish(summary)
+        self.destination.publish()
     }
 }

@@ -1,5 +1,7 @@
 //! The end of a table: all that comes after the data blocks.
 
+use std::path::Path;
+
 use super::{TableBuilder, encoded, too_large};
 use crate::comparator::common_prefix;
 use crate::error::Result;
@@ -10,6 +12,7 @@ use crate::format::footer::{BlockHandle, Footer};
 use crate::format::pieces::{PIECES_NAME, PiecesBuilder};
 use crate::format::prefix_block::PREFIXES_NAME;
 use crate::format::properties::PROPERTIES_NAME;
+use crate::trace;
 use crate::write::new_file::Destination;
 use crate::write::summary::Summary;
 
@@ -38,7 +41,11 @@ impl<D: Destination> TableBuilder<D> {
         let index = index.map_or_else(|| self.write_index(), Ok)?;
         self.file.append_footer(Footer { metaindex, index });
         self.summary.file_bytes = self.file.offset();
-        Ok((self.file.publish(&self.summary)?, self.summary))
+        let path = self.file.destination.path().map(Path::to_owned);
+        let published = self.file.publish()?;
+        let (entries, bytes) = (self.summary.entries, self.summary.file_bytes);
+        trace::published(path.as_deref(), entries, bytes);
+        Ok((published, self.summary))
     }
 
     /// Writes the index: raw, and divided into pieces, if the table gets properties and has entries.
@@ -55,7 +62,7 @@ impl<D: Destination> TableBuilder<D> {
             }
             match self.pieces {
                 Some(_) => self.file.seal_raw(block),
-                None => self.file.seal(block),
+                None => self.file.seal(block, None),
             }
         })
     }
@@ -67,7 +74,7 @@ impl<D: Destination> TableBuilder<D> {
             let shared = common_prefix(metaindex.last_key(), &name);
             metaindex.add(&name, shared, &encoded(handle));
         }
-        metaindex.finish(|block| self.file.seal(block))
+        metaindex.finish(|block| self.file.seal(block, None))
     }
 
     /// Writes the properties block, if there is to be one.
@@ -78,7 +85,8 @@ impl<D: Destination> TableBuilder<D> {
         let properties = self.summary.properties(&self.options.order, others);
         let block = properties.encode();
         let block = block.ok_or_else(|| too_large("the properties do"))?;
-        Ok(Some((PROPERTIES_NAME.to_vec(), self.file.seal(&block)?)))
+        let handle = self.file.seal(&block, None)?;
+        Ok(Some((PROPERTIES_NAME.to_vec(), handle)))
     }
 
     /// Writes what says how index and filters are divided, if they are.
