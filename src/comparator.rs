@@ -190,15 +190,6 @@ impl Order {
         }
     }
 
-    /// Whether `a` comes before `b`.
-    #[inline]
-    pub(crate) fn ascends(&self, a: &[u8], b: &[u8]) -> bool {
-        match self {
-            Order::Bytewise => a < b,
-            Order::Custom(comparator) => comparator.compare(a, b).is_lt(),
-        }
-    }
-
     /// Returns the part of `key` that filters know.
     #[inline]
     pub(crate) fn filter_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {

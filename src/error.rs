@@ -62,11 +62,17 @@ pub enum ErrorKind {
 
 /// Where a table is damaged, what was expected there, and what was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Corruption {
-    pub(crate) section: Section,
-    pub(crate) offset: u64,
-    pub(crate) expected: String,
-    pub(crate) found: String,
+    /// The part of the file that is damaged.
+    pub section: Section,
+    /// Offset in bytes from the start of the file: of the damage itself if that is known, otherwise of its block. In a
+    /// compressed block, always that of the block.
+    pub offset: u64,
+    /// What a sound table would have there.
+    pub expected: String,
+    /// What is there.
+    pub found: String,
 }
 
 impl Corruption {
@@ -83,27 +89,6 @@ impl Corruption {
             expected: expected.into(),
             found: found.into(),
         }
-    }
-
-    /// The part of the file that is damaged.
-    pub fn section(&self) -> Section {
-        self.section
-    }
-
-    /// Offset in bytes from the start of the file: of the damage itself if that is known, otherwise of its block. In a
-    /// compressed block, always that of the block.
-    pub fn offset(&self) -> u64 {
-        self.offset
-    }
-
-    /// What a sound table would have there.
-    pub fn expected(&self) -> &str {
-        &self.expected
-    }
-
-    /// What is there.
-    pub fn found(&self) -> &str {
-        &self.found
     }
 
     /// Writes where the damage is, what was expected there and what was found.
@@ -204,22 +189,18 @@ impl Error {
         error
     }
 
-    /// An error of damage in the file at `path`, for crates that read the files around tables. `advice` says what to do.
+    /// An error of damage, also for crates that read the files around tables.
     #[cold]
-    pub fn damage(path: &Path, corruption: Corruption, advice: &str) -> Error {
-        Error::corrupt(corruption).with_hint(advice).at_path(path)
-    }
-
-    #[cold]
-    pub(crate) fn corrupt(corruption: Corruption) -> Error {
+    pub fn corrupt(corruption: Corruption) -> Error {
         let mut error = Error::new(ErrorKind::Corruption, "");
         error.0.corruption = Some(corruption);
         error
     }
 
-    /// Returns the error with `hint` after its message.
+    /// Returns the error with `hint` after its message, such as what to do.
     #[cold]
-    pub(crate) fn with_hint(mut self, hint: &str) -> Error {
+    #[must_use]
+    pub fn with_hint(mut self, hint: &str) -> Error {
         if !self.0.message.is_empty() {
             self.0.message.push_str("; ");
         }
@@ -330,7 +311,7 @@ mod tests {
             error.to_string(),
             "corrupt index block at offset 17: expected a checksum of 1, found 2; restore it from a copy"
         );
-        assert_eq!(error.corruption().unwrap().offset(), 17);
+        assert_eq!(error.corruption().unwrap().offset, 17);
         assert_eq!(io::Error::from(error).kind(), io::ErrorKind::InvalidData);
 
         let disk = io::Error::other("disk on fire");

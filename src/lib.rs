@@ -84,7 +84,7 @@
 //!
 //! | target | level | message | fields |
 //! |---|---|---|---|
-//! | `leveltable::open` | debug | `opened a table` | `path`, `in_memory`, `bytes`, `blocks`, `filter` (the policy's name) |
+//! | `leveltable::open` | debug | `opened a table` | `path`, `bytes`, `blocks`, `filter` (the policy's name) |
 //! | | debug | `did not open a table` | `path`, `error` |
 //! | `leveltable::read` | trace | `reading` | `path`, `offset`, `bytes`: a read from the source |
 //! | `leveltable::error` | error | `an error` | `path`, `kind`, `error`, and for damage `section` and `offset`: an error of a file |
@@ -181,12 +181,8 @@ pub use write::new_file::{Destination, NewFile};
 pub use write::options::WriteOptions;
 pub use write::summary::Summary;
 
-/// The README's code is compiled and run with the tests.
+/// The code of the README, and of the page about serving reads, is compiled and run with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-struct Readme;
-
-/// So is that of the page about serving reads.
-#[cfg(doctest)]
 #[doc = include_str!("../docs/serving.md")]
-struct Serving;
+struct Pages;

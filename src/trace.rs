@@ -11,36 +11,23 @@
 use std::path::Path;
 
 #[cfg(feature = "tracing")]
-use tracing::{Level, enabled, event, field};
+use tracing::{Level, event, field};
 
 use crate::error::Error;
 
-/// Nothing, in place of the macros of `tracing`.
+/// Nothing, in place of the macro of `tracing`.
 #[cfg(not(feature = "tracing"))]
 macro_rules! event {
     ($($_:tt)*) => {};
 }
-#[cfg(not(feature = "tracing"))]
-macro_rules! enabled {
-    ($($_:tt)*) => {
-        false
-    };
-}
 
 /// A table was opened.
 #[inline]
-pub(crate) fn opened(
-    path: Option<&Path>,
-    in_memory: bool,
-    bytes: u64,
-    blocks: usize,
-    filter: Option<&str>,
-) {
+pub(crate) fn opened(path: Option<&Path>, bytes: u64, blocks: usize, filter: Option<&str>) {
     event!(
         target: "leveltable::open",
         Level::DEBUG,
         path = path.map(|path| field::display(path.display())),
-        in_memory,
         bytes,
         blocks,
         filter,
@@ -63,9 +50,6 @@ pub(crate) fn not_opened(error: &Error) {
 /// `parts`, each an offset and a length, are about to be read from the source.
 #[inline]
 pub(crate) fn read(path: Option<&Path>, parts: &[(u64, usize)]) {
-    if !enabled!(target: "leveltable::read", Level::TRACE) {
-        return;
-    }
     for &(offset, len) in parts {
         event!(
             target: "leveltable::read",
@@ -87,8 +71,8 @@ pub(crate) fn error(error: Error) -> Error {
         Level::ERROR,
         path = error.path().map(|path| field::display(path.display())),
         kind = field::debug(error.kind()),
-        section = corruption.map(|corruption| field::display(corruption.section())),
-        offset = corruption.map(|corruption| corruption.offset()),
+        section = corruption.map(|corruption| field::display(corruption.section)),
+        offset = corruption.map(|corruption| corruption.offset),
         error = field::display(&error),
         "an error"
     );

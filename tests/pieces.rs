@@ -943,7 +943,7 @@ fn flipped_bits_of_pieces_are_errors_where_they_are_needed() {
                     .open_source(damaged);
                 let error = all.expect_err("preloading reads all");
                 let corruption = error.corruption().expect("corruption");
-                assert_eq!(corruption.section(), section, "{what}: {error}");
+                assert_eq!(corruption.section, section, "{what}: {error}");
             }
         }
         println!("{}: {tally:?}, 0 wrong", specimen.name);
@@ -1602,7 +1602,7 @@ fn an_index_outside_the_file_is_an_error_of_the_footer() {
             from_reads(&lie),
         ] {
             let error = opened.unwrap_err();
-            let section = error.corruption().map(|corruption| corruption.section());
+            let section = error.corruption().map(|corruption| corruption.section);
             assert_eq!(section, Some(Section::Footer), "{offset}: {error}");
         }
     }

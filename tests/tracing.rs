@@ -192,7 +192,6 @@ fn publication_and_opening() {
         &[
             ("message", &"opened a table"),
             ("path", &path.display()),
-            ("in_memory", &false),
             ("bytes", &bytes),
             ("blocks", &table.data_blocks()),
             ("filter", &"leveltable.Ribbon1"),
@@ -220,7 +219,6 @@ fn publication_and_opening() {
         "leveltable::open",
         &[
             ("message", &"opened a table"),
-            ("in_memory", &true),
             ("bytes", &bytes),
             ("blocks", &0),
         ],
@@ -277,8 +275,8 @@ fn damage() {
     };
     let expected = |error: &leveltable::Error| {
         let corruption = error.corruption().unwrap();
-        assert_eq!(corruption.section(), Section::Data);
-        assert_eq!(corruption.offset(), damaged.start as u64);
+        assert_eq!(corruption.section, Section::Data);
+        assert_eq!(corruption.offset, damaged.start as u64);
         event(
             Level::ERROR,
             "leveltable::error",

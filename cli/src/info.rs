@@ -6,7 +6,7 @@ mod text;
 
 use std::path::{Path, PathBuf};
 
-use leveltable::{Corruption, ErrorKind, OpenOptions, Section};
+use leveltable::{ErrorKind, OpenOptions, Section};
 use serde_json::json;
 
 use crate::Answer;
@@ -133,7 +133,7 @@ fn open_with_filter(
         Some(_) => OpenOptions::new().no_filter(),
     };
     open_with(path, keys, options, is_full).or_else(|e| {
-        let section = e.corruption().map(Corruption::section);
+        let section = e.corruption().map(|corruption| corruption.section);
         match section {
             Some(section @ (Section::Filter | Section::Metaindex | Section::Properties))
                 if fault.is_none() =>

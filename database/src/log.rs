@@ -325,8 +325,8 @@ impl Recovery {
                     kind: GapKind::Damaged,
                     offset: record.offset,
                     bytes: record.payload.len() as u64,
-                    expected: format!("{} in its byte {}", defect.expected(), defect.offset()),
-                    found: defect.found().into(),
+                    expected: format!("{} in its byte {}", defect.expected, defect.offset),
+                    found: defect.found,
                 }),
             };
             if let Err(gap) = taken {
@@ -372,12 +372,12 @@ impl Recovery {
 
 /// The error of damage in a file of a database, which says what to do about it.
 pub(crate) fn damage(path: &Path, defect: Corruption) -> Error {
-    let advice = match defect.section() {
+    let advice = match defect.section {
         Section::Manifest => WITHOUT_MANIFEST,
         Section::Log => {
             "skip_damaged reads the database without the damaged records, and reports them"
         }
         _ => "a copy of the database may be incomplete",
     };
-    Error::damage(path, defect, advice)
+    Error::corrupt(defect).with_hint(advice).at_path(path)
 }

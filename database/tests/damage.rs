@@ -164,7 +164,7 @@ fn damage_before_sound_records_is_an_error_that_names_the_way_out() {
     assert_eq!(error.kind(), ErrorKind::Corruption);
     let corruption = error.corruption().unwrap();
     assert_eq!(
-        (corruption.section(), corruption.offset()),
+        (corruption.section, corruption.offset),
         (Section::Log, ends[0] as u64)
     );
     assert!(error.to_string().contains("000003.log"), "{error}");
@@ -436,7 +436,7 @@ fn tables_of_a_level_may_share_a_user_key_and_nothing_else() {
     };
     write_database(dir.path(), &manifest(&[edit(3, &[&a, &overlapping])]), &[]);
     let error = Database::open_read_only(dir.path()).unwrap_err();
-    assert_eq!(error.corruption().unwrap().section(), Section::Manifest);
+    assert_eq!(error.corruption().unwrap().section, Section::Manifest);
     assert!(error.to_string().contains("5 and 6"), "{error}");
 }
 

@@ -44,7 +44,7 @@ impl Answer {
 fn kind(error: Error) -> ErrorKind {
     assert!(!error.to_string().is_empty());
     if let Some(corruption) = error.corruption() {
-        assert!(!corruption.expected().is_empty());
+        assert!(!corruption.expected.is_empty());
     }
     error.kind()
 }

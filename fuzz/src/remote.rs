@@ -101,7 +101,7 @@ fn owned((key, value): (Bytes, Bytes)) -> Entry {
 fn shown<T>(result: Result<T>) -> Result<T, String> {
     result.map_err(|error| {
         let place = error.corruption();
-        let place = place.map(|corruption| (corruption.section(), corruption.offset()));
+        let place = place.map(|corruption| (corruption.section, corruption.offset));
         format!("{:?} {place:?}", error.kind())
     })
 }

@@ -14,7 +14,7 @@ pub(crate) fn raise(error: Error) -> PyErr {
     let cause = source.map(|source| format!("{:?}", source.kind()));
     let path = error.path().map(|path| path.display().to_string());
     let place = error.corruption();
-    let place = place.map(|place| (place.section().to_string(), place.offset()));
+    let place = place.map(|place| (place.section.to_string(), place.offset));
     let kind = format!("{:?}", error.kind());
     new(
         "_make",

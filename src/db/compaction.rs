@@ -1,6 +1,6 @@
 //! Which versions of a user key outlive a compaction.
 
-use crate::db::cursor::DbCursor;
+use crate::db::cursor::{DbCursor, copy};
 use crate::error::Result;
 use crate::format::internal_key::{InternalKey, ValueType};
 
@@ -16,8 +16,9 @@ pub struct Compaction {
     /// Ascending.
     snapshots: Vec<u64>,
     drops_deletions: bool,
-    /// The user key of the last version, and its sequence number. `None` before the first.
-    last: Option<u64>,
+    /// The number of snapshots that are older than the last version. `None` before the first.
+    last: Option<usize>,
+    /// The last version's user key.
     last_key: Vec<u8>,
 }
 
@@ -91,21 +92,16 @@ impl Compaction {
 
     /// Whether somebody sees the current version, after those before it.
     fn keeps_version(&mut self) -> bool {
-        let (key, order) = (self.versions.internal_key(), self.versions.order());
-        let is_same = |_: &u64| order.compare(key.user_key, &self.last_key).is_eq();
-        let newer = self.last.filter(is_same);
-        self.last = Some(key.sequence);
+        let (key, order) = (self.versions.internal_key(), &self.versions.order);
+        let older = self.snapshots.partition_point(|&at| at < key.sequence);
+        let is_same = |_: &usize| order.compare(key.user_key, &self.last_key).is_eq();
         // A snapshot sees a version from its own number up to that of the next newer one.
-        let not_before = |sequence| self.snapshots.partition_point(|&at| at < sequence);
-        let older = not_before(key.sequence);
-        let is_seen = match newer {
-            Some(newer) => older < not_before(newer),
-            None => {
-                self.last_key.clear();
-                self.last_key.extend_from_slice(key.user_key);
-                true
-            }
-        };
+        let newer = self.last.filter(is_same);
+        let is_seen = newer.is_none_or(|newer| older < newer);
+        if newer.is_none() {
+            copy(key.user_key, &mut self.last_key);
+        }
+        self.last = Some(older);
         let hides = !self.drops_deletions || older > 0;
         is_seen && (key.value_type == ValueType::Value || hides)
     }

@@ -8,7 +8,7 @@ use crate::comparator::Order;
 #[cfg(doc)]
 use crate::db::DbTable;
 use crate::db::table::DbEntry;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::internal_key::{
     InternalKey, MAX_SEQUENCE, ValueType, not_internal, tag, user_key,
 };
@@ -55,14 +55,13 @@ pub struct DbCursor {
     /// entry before those of the current user key.
     pub(super) stored: MergeCursor,
     /// Of user keys.
-    order: Order,
+    pub(super) order: Order,
     /// The sequence number of the snapshot that is shown; `None` where all entries are.
-    snapshot: Option<u64>,
-    /// The current entry on the way back through a snapshot, if `on_kept`: the stored cursor has left it.
+    pub(super) snapshot: Option<u64>,
+    /// The current entry on the way back through a snapshot, if `on_kept`: the stored cursor has left it. On the way forward, a
+    /// stored key with the user key whose other entries are passed over.
     kept: (Vec<u8>, Bytes),
     on_kept: bool,
-    /// The user key whose entries are passed over.
-    passed: Vec<u8>,
 }
 
 impl DbCursor {
@@ -74,7 +73,6 @@ impl DbCursor {
             snapshot: None,
             kept: (Vec::new(), Bytes::new()),
             on_kept: false,
-            passed: Vec::new(),
         }
     }
 
@@ -97,16 +95,6 @@ impl DbCursor {
     /// The current key.
     pub(super) fn internal_key(&self) -> InternalKey<'_> {
         InternalKey::new(self.user_key(), self.sequence(), self.value_type())
-    }
-
-    /// The order of user keys.
-    pub(super) fn order(&self) -> &Order {
-        &self.order
-    }
-
-    /// The cursor over stored keys inside; `None` if this one shows a snapshot.
-    pub(super) fn into_stored(self) -> Option<MergeCursor> {
-        self.snapshot.is_none().then_some(self.stored)
     }
 
     /// The current key as it is stored; empty if the cursor is on no entry.
@@ -229,12 +217,9 @@ impl DbCursor {
         let is_passing = self.is_valid();
         let was_kept = std::mem::take(&mut self.on_kept);
         if way == Way::Forward {
-            let current = if was_kept {
-                &self.kept.0
-            } else {
-                self.stored.key()
-            };
-            copy(current, &mut self.passed);
+            if !was_kept {
+                copy(self.stored.key(), &mut self.kept.0);
+            }
             let found = self.stored.next()?;
             return self.find_next(snapshot, found, is_passing);
         }
@@ -257,17 +242,17 @@ impl DbCursor {
     }
 
     /// Moves on to the first entry that the snapshot shows, from the current one on if it was `found`. Passes over the user
-    /// key `passed` if `is_passing`.
+    /// key that is `kept` if `is_passing`.
     fn find_next(&mut self, snapshot: u64, mut found: bool, mut is_passing: bool) -> Result<bool> {
         while self.check_entry(found)? {
             let stored = self.stored.key();
-            let is_passed = is_passing && self.is_same_key(stored, &self.passed);
+            let is_passed = is_passing && self.is_same_key(stored, &self.kept.0);
             if !is_passed && self.sequence() <= snapshot {
                 if self.value_type() == ValueType::Value {
                     return Ok(true);
                 }
                 is_passing = true;
-                copy(stored, &mut self.passed);
+                copy(stored, &mut self.kept.0);
             }
             found = self.stored.next()?;
         }
@@ -305,19 +290,16 @@ impl DbCursor {
         match self.stored.key().last_chunk::<8>() {
             Some([0 | 1, ..]) => Ok(true),
             _ if !moved => Ok(false),
-            _ => Err(self.fail()),
+            _ => {
+                let defect = not_internal(self.stored.key());
+                Err(self.stored.fail(defect))
+            }
         }
-    }
-
-    #[cold]
-    fn fail(&mut self) -> Error {
-        let defect = not_internal(self.stored.key());
-        self.stored.fail(defect)
     }
 }
 
 /// Copies `key` into a buffer that is used again.
-fn copy(key: &[u8], buffer: &mut Vec<u8>) {
+pub(super) fn copy(key: &[u8], buffer: &mut Vec<u8>) {
     buffer.clear();
     buffer.extend_from_slice(key);
 }

@@ -9,7 +9,7 @@ use crate::db::snapshot::Snapshot;
 use crate::db::table::{DbEntry, DbTable};
 #[cfg(doc)]
 use crate::error::ErrorKind;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::internal_key::{InternalKey, MAX_SEQUENCE, user_order};
 use crate::read::bounds::{Bounds, Way};
 use crate::read::cursor::Cursor;
@@ -42,12 +42,6 @@ use crate::read::range::{Ends, not_whole};
 pub struct DbRange(pub(super) Ends<DbCursor>);
 
 impl DbRange {
-    /// The entries of `cursor`, whose user keys are in `order`, or an error instead.
-    pub(super) fn new(cursor: Cursor, order: &Order, error: Option<Error>) -> DbRange {
-        let cursor = DbCursor::new(MergeCursor::of_one(cursor), order.clone());
-        DbRange(Ends::new(cursor, error))
-    }
-
     /// What a snapshot of `sequence` sees of the range.
     pub(super) fn at(mut self, sequence: u64) -> DbRange {
         self.0.front = self.0.front.at(sequence);
@@ -70,8 +64,9 @@ impl DbRange {
 
     /// The inputs of the cursor over stored keys inside.
     fn into_inputs(self) -> Result<Vec<Cursor>> {
-        let stored = self.0.into_whole()?.into_stored();
-        stored.map(|stored| stored.inputs).ok_or_else(not_whole)
+        let cursor = self.0.into_whole()?;
+        let inputs = cursor.snapshot.is_none().then_some(cursor.stored.inputs);
+        inputs.ok_or_else(not_whole)
     }
 }
 
@@ -155,13 +150,6 @@ impl From<&DbTable> for DbRange {
     }
 }
 
-/// All of the table.
-impl From<DbTable> for DbRange {
-    fn from(table: DbTable) -> DbRange {
-        table.iter()
-    }
-}
-
 /// The entries from the cursor's position on: from the current one, or from the first if the cursor stands before it.
 impl IntoIterator for DbCursor {
     type Item = Result<DbEntry>;
@@ -186,5 +174,3 @@ impl DoubleEndedIterator for DbRange {
         self.0.take(Way::Back)
     }
 }
-
-impl std::iter::FusedIterator for DbRange {}

@@ -83,8 +83,7 @@ impl DbTable {
         let Some(first) = self.first_block(&target)? else {
             return Ok(None);
         };
-        let fetch = |block| self.table.block(block);
-        self.find_from(first, &target, fetch)
+        self.find_from(first, self.table.block(first)?, &target)
     }
 
     /// The first data block that may hold `target` or an older version, by index and filter.
@@ -106,29 +105,30 @@ impl DbTable {
         goes_on.then(|| self.table.inner.block(next)).transpose()
     }
 
-    /// Searches the blocks from `first` on for the first entry at or after `target`; `None` if it is of another user key.
+    /// Searches `block`, and the blocks after it as far as need be, for the first entry at or after `target`; `None` if it is of
+    /// another user key.
     fn find_from(
         &self,
-        first: BlockRef,
+        mut found: BlockRef,
+        mut block: Block<Bytes>,
         target: &[u8],
-        mut fetch: impl FnMut(BlockRef) -> Result<Block<Bytes>>,
     ) -> Result<Option<Found>> {
-        let mut next = Some(first);
-        while let Some(found) = next {
-            let mut cursor = BlockCursor::new(fetch(found)?);
+        loop {
+            let mut cursor = BlockCursor::new(block);
             let locate = |defect| self.table.inner.locate(found, defect);
             let sought = cursor.seek(target, self.table.order()?);
-            if !sought.map_err(locate)? {
-                next = self.block_after(found, target)?;
-                continue;
+            if sought.map_err(locate)? {
+                let Some(entry) = InternalKey::parse(cursor.key()) else {
+                    return Err(locate(not_internal(cursor.key())));
+                };
+                let same = self.order.compare(entry.user_key, user_key(target));
+                return Ok(same.is_eq().then_some(cursor));
             }
-            let Some(entry) = InternalKey::parse(cursor.key()) else {
-                return Err(locate(not_internal(cursor.key())));
+            let Some(next) = self.block_after(found, target)? else {
+                return Ok(None);
             };
-            let same = self.order.compare(entry.user_key, user_key(target));
-            return Ok(same.is_eq().then_some(cursor));
+            (found, block) = (next, self.table.block(next)?);
         }
-        Ok(None)
     }
 }
 
@@ -172,21 +172,11 @@ impl Snapshot<'_> {
         }
         let mut entries = vec![None; user_keys.len()];
         table.table.search_blocks(wanted, |keys, block| {
-            let Some(&Wanted { found: first, .. }) = keys.first() else {
-                return Ok(());
-            };
-            let block = table.table.parse(first, block)?;
-            for wanted in keys {
-                let found = table.find_from(first, &wanted.key, |next| {
-                    let is_here = next.block == first.block;
-                    if is_here {
-                        Ok(block.clone())
-                    } else {
-                        table.table.block(next)
-                    }
-                })?;
-                if let (Some(found), Some(slot)) = (found, entries.get_mut(wanted.at)) {
-                    *slot = entry_of(&found);
+            for Wanted { found, at, key } in keys {
+                let block = table.table.parse(*found, block.clone())?;
+                let entry = table.find_from(*found, block, key)?;
+                if let (Some(entry), Some(slot)) = (entry, entries.get_mut(*at)) {
+                    *slot = entry_of(&entry);
                 }
             }
             Ok(())

@@ -7,15 +7,15 @@ use bytes::Bytes;
 use crate::comparator::Order;
 use crate::db::cursor::DbCursor;
 use crate::db::range::{DbRange, stored_bounds};
-use crate::error::{Error, ErrorKind, Result, Section};
+use crate::error::{ErrorKind, Result, Section};
 #[cfg(doc)]
 use crate::format::internal_key::InternalKeyComparator;
 use crate::format::internal_key::{
     InternalKey, MAX_SEQUENCE, ValueType, internal_order, not_internal, user_key,
 };
-use crate::format::properties::Properties;
 use crate::read::bounds::{KeyRange, Way, prefix_bounds};
 use crate::read::cursor::Cursor;
+use crate::read::merge::MergeCursor;
 use crate::read::options::{OpenOptions, ReadOptions};
 use crate::read::range::{Ends, Walk, no_prefixes};
 use crate::read::recognise::may_be_internal;
@@ -125,14 +125,11 @@ impl OpenOptions {
         if !self.stored_order {
             options.order = Some(internal_order(order.clone()));
         }
-        let as_plain =
-            |e: Error| e.with_hint("if this is not a database's table, open it with Table");
-        let table = options
-            .open_source(source)
-            .map_err(|error| match error.kind() {
-                ErrorKind::Comparator => as_plain(error),
-                _ => error,
-            })?;
+        let hint = "if this is not a database's table, open it with Table";
+        let table = options.open_source(source).map_err(|e| match e.kind() {
+            ErrorKind::Comparator => e.with_hint(hint),
+            _ => e,
+        })?;
         let (file, index) = (&table.inner.file, &table.inner.index);
         if let Some(key) = index.tops().find(|key| !may_be_internal(key)) {
             return Err(file.locate(not_internal(key), Section::Index, index.footer.index.offset));
@@ -177,7 +174,8 @@ impl DbTable {
         let mut cursor = Cursor::of_table(&self.table, stored_bounds(&bounds));
         let is_excluded = || self.table.prefixes_exclude(&bounds);
         let error = cursor.rule_out(is_excluded).err();
-        DbRange::new(cursor, &self.order, error)
+        let cursor = DbCursor::new(MergeCursor::of_one(cursor), self.order.clone());
+        DbRange(Ends::new(cursor, error))
     }
 
     /// All entries of the user keys that begin with `prefix`, like [`range`](DbTable::range).
@@ -223,16 +221,6 @@ impl DbTable {
         Ok(found.then(|| Bytes::copy_from_slice(cursor.user_key())))
     }
 
-    /// Number of entries, all versions and deletions counted; see [`Table::entries`].
-    pub fn entries(&self) -> Option<u64> {
-        self.table.entries()
-    }
-
-    /// What the table says of itself, such as its smallest and largest sequence number; see [`Table::properties`].
-    pub fn properties(&self) -> Option<&Properties> {
-        self.table.properties()
-    }
-
     /// Counters of the table's work so far; see [`Table::stats`].
     pub fn stats(&self) -> Stats {
         self.table.stats()
@@ -262,15 +250,5 @@ impl DbTable {
 impl OpenTable for DbTable {
     fn weight(&self) -> usize {
         self.table.weight()
-    }
-}
-
-/// All entries, as by [`DbTable::iter`].
-impl IntoIterator for &DbTable {
-    type Item = Result<DbEntry>;
-    type IntoIter = DbRange;
-
-    fn into_iter(self) -> DbRange {
-        self.iter()
     }
 }

@@ -155,11 +155,6 @@ impl PrefixExtractor for DelimitedPrefix {
 
 /// The built-in extractor that has exactly this name, which comes from a file.
 pub(crate) fn built_in_extractor(name: &[u8]) -> Option<Arc<dyn PrefixExtractor>> {
-    /// Of a built-in extractor. A file can have many long names, and they are not read.
-    const MAX_LEN: usize = 64;
-    if name.len() > MAX_LEN {
-        return None;
-    }
     let name = str::from_utf8(name).ok()?;
     let (rule, parameter) = name.strip_suffix(')')?.split_once('(')?;
     let extractor: Arc<dyn PrefixExtractor> = match rule {

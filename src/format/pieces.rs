@@ -404,7 +404,7 @@ pub(crate) fn decode_entries<'a>(
         check_shared(&entry, 0)?;
         let key = bytes.get(entry.unshared()).unwrap_or(&[]);
         if let (Some(previous), Some(order)) = (previous, order)
-            && !order.ascends(previous, key)
+            && order.compare(previous, key).is_ge()
         {
             let message = order.order_message("index keys", previous, key);
             return Err(Defect::misordered(message));

@@ -4,12 +4,13 @@ use bytes::Bytes;
 
 use crate::error::{Error, Result, Section};
 use crate::filter::FilterLayout;
+use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_check::KeyWork;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
+use crate::format::frame::{self, TRAILER_LEN};
 use crate::format::internal_key::user_order;
-use crate::format::{Defect, frame};
 use crate::inspect::sample::{AbsentKeys, FilterRate};
 use crate::read::filter::TableFilter;
 use crate::read::table::Table;
@@ -20,39 +21,36 @@ use crate::write::summary::Summary;
 #[non_exhaustive]
 pub struct Layout {
     /// The metaindex block, whose entries are [`named`](Layout::named).
-    pub metaindex: IndexInfo,
+    pub metaindex: NamedBlock,
     /// The index block, which has an entry for each data block.
-    pub index: IndexInfo,
+    pub index: NamedBlock,
     /// What the metaindex names: filter blocks, and whatever else a writer put there.
     pub named: Vec<NamedBlock>,
     /// Offset of the footer in bytes, which is 48 before the end of the file.
     pub footer_offset: u64,
 }
 
-/// Where the metaindex block or the index block lies, and what it is like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct IndexInfo {
-    /// Offset in bytes from the start of the file.
-    pub offset: u64,
-    /// Bytes that it takes in the file, the five of its trailer included.
-    pub stored_bytes: u64,
-    /// As that of a [data block](BlockInfo::codec).
-    pub codec: &'static str,
-    /// Number of entries.
-    pub entries: u64,
-}
-
-/// A block that the metaindex names; nothing but the name says what is in it.
+/// A block that is no data block; nothing but the name says what is in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NamedBlock {
-    /// The name: `filter.` and the policy's for a filter block, `about.prefixes.` and the extractor's for a filter of prefixes.
+    /// `metaindex`, `index`, or the name in the metaindex: `filter.` and the policy's for a filter block, `about.prefixes.` and the
+    /// extractor's for a filter of prefixes.
     pub name: Bytes,
     /// Offset in bytes from the start of the file.
     pub offset: u64,
     /// Bytes that it takes in the file, the five of its trailer included.
     pub stored_bytes: u64,
+}
+
+impl NamedBlock {
+    fn new(name: &[u8], handle: BlockHandle) -> NamedBlock {
+        NamedBlock {
+            name: Bytes::copy_from_slice(name),
+            offset: handle.offset,
+            stored_bytes: handle.size.saturating_add(TRAILER_LEN as u64),
+        }
+    }
 }
 
 /// What a block of sorted entries is like; see [`Table::blocks`].
@@ -78,65 +76,34 @@ pub struct BlockInfo {
 }
 
 impl Table {
-    /// Where metaindex, index and footer lie, and what the metaindex names.
-    ///
-    /// Reads footer and metaindex once more, and keeps nothing of them. So it does with the index, unless `about.pieces` divides it: it
-    /// is then as long as its pieces, and stored raw.
+    /// Where metaindex, index and footer lie, and what the metaindex names. Reads the metaindex once more, and keeps nothing of it.
     ///
     /// # Errors
     ///
-    /// Those of [`OpenOptions::open`](crate::OpenOptions::open), for these three parts.
+    /// Those of [`OpenOptions::open`](crate::OpenOptions::open), for the metaindex.
     pub fn layout(&self) -> Result<Layout> {
-        let file = &self.inner.file;
-        let footer = file.footer()?;
+        let (file, footer) = (&self.inner.file, self.inner.index.footer);
         let named_by = (Section::Footer, file.footer_offset());
-        let mut work = KeyWork::of_file();
-        let mut read = |handle: BlockHandle, section| {
-            let frame = file.read_sound_frame(handle, section, named_by)?;
-            let locate = |defect| file.locate(defect, section, handle.offset);
-            let (codec, cursor) = entries(&frame, &mut work).map_err(locate)?;
-            let info = IndexInfo {
-                offset: handle.offset,
-                stored_bytes: frame.len() as u64,
-                codec,
-                entries: cursor.block().iter().count() as u64,
-            };
-            Ok::<_, Error>((info, cursor))
-        };
-        let (metaindex, mut names) = read(footer.metaindex, Section::Metaindex)?;
-        let index = if self.inner.index.divided().is_some() {
-            let len = file.check_handle(footer.index, Section::Index);
-            IndexInfo {
-                offset: footer.index.offset,
-                stored_bytes: len.map_err(|e| file.locate(e, named_by.0, named_by.1))?,
-                codec: "none",
-                entries: self.data_blocks() as u64,
-            }
-        } else {
-            read(footer.index, Section::Index)?.0
-        };
+        let frame = file.read_sound_frame(footer.metaindex, Section::Metaindex, named_by)?;
+        let locate = |defect| file.locate(defect, Section::Metaindex, footer.metaindex.offset);
+        let (_, mut names) = entries(&frame, &mut KeyWork::of_file()).map_err(locate)?;
         let (mut named, mut names_len) = (Vec::new(), 0);
         while let Ok(true) = names.next() {
             names_len += names.key().len() as u64;
             if names_len > file.size {
                 // Sharing prefixes, they could be the square of that.
-                let found = format!("{names_len} bytes");
-                let defect = Defect::new("names that take less than the file, all together", found);
-                return Err(file.locate(defect, Section::Metaindex, footer.metaindex.offset));
+                let expected = "names that take less than the file, all together";
+                return Err(locate(Defect::new(expected, format!("{names_len} bytes"))));
             }
             if let Some((handle, _)) = BlockHandle::decode(names.value())
-                && let Some(end) = handle.end()
+                && handle.end().is_some()
             {
-                named.push(NamedBlock {
-                    name: Bytes::copy_from_slice(names.key()),
-                    offset: handle.offset,
-                    stored_bytes: end - handle.offset,
-                });
+                named.push(NamedBlock::new(names.key(), handle));
             }
         }
         Ok(Layout {
-            metaindex,
-            index,
+            metaindex: NamedBlock::new(b"metaindex", footer.metaindex),
+            index: NamedBlock::new(b"index", footer.index),
             named,
             footer_offset: file.footer_offset(),
         })
@@ -291,16 +258,7 @@ impl Iterator for Blocks {
             self.read(i)
         })
     }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.table.data_blocks() - self.next;
-        (left, Some(left))
-    }
 }
-
-impl ExactSizeIterator for Blocks {}
-
-impl std::iter::FusedIterator for Blocks {}
 
 /// The codec and the entries of the block in a sound frame, whose form is right up to the last byte.
 fn entries(
@@ -357,7 +315,7 @@ mod tests {
                 let (file, written) = write(options.clone(), entries);
                 let table = OpenOptions::new().open_source(file).unwrap();
                 let mut blocks = table.blocks();
-                assert_eq!(blocks.len() as u64, written.data_blocks);
+                assert_eq!(table.data_blocks() as u64, written.data_blocks);
                 for block in &mut blocks {
                     block.unwrap();
                 }
@@ -418,7 +376,6 @@ mod tests {
             panic!("{:?}", layout.named)
         };
         assert_eq!(layout.index.offset, end);
-        assert_eq!(layout.index.entries, table.data_blocks() as u64);
         let end = layout.index.offset + layout.index.stored_bytes;
         assert_eq!(filter.name, "filter.leveltable.Ribbon1");
         assert_eq!(filter.offset, end);
@@ -430,7 +387,6 @@ mod tests {
         assert_eq!(pieces.offset, end);
         let end = end + pieces.stored_bytes;
         assert_eq!(layout.metaindex.offset, end);
-        assert_eq!(layout.metaindex.entries, 3);
         assert_eq!(layout.footer_offset, end + layout.metaindex.stored_bytes);
         assert_eq!(layout.footer_offset + 48, len);
     }
@@ -446,8 +402,8 @@ mod tests {
         let damaged: Vec<_> = results.iter().filter_map(|r| r.as_ref().err()).collect();
         assert_eq!(damaged.len(), 1);
         let corruption = damaged[0].corruption().unwrap();
-        assert_eq!(corruption.section(), Section::Data);
-        assert!((1..=5_000).contains(&corruption.offset()));
+        assert_eq!(corruption.section, Section::Data);
+        assert!((1..=5_000).contains(&corruption.offset));
         let summary = blocks.totals();
         assert_eq!(summary.data_blocks, written.data_blocks - 1);
         assert!(summary.entries < written.entries);

@@ -6,5 +6,5 @@ pub(crate) mod sample;
 
 pub use crate::format::properties::Properties;
 pub use counting::CountingReadAt;
-pub use layout::{BlockInfo, Blocks, IndexInfo, Layout, NamedBlock};
+pub use layout::{BlockInfo, Blocks, Layout, NamedBlock};
 pub use sample::FilterRate;

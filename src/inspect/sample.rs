@@ -6,11 +6,6 @@ use crate::comparator::Order;
 const MAX_KEYS: usize = 32_000;
 const MAX_BYTES: usize = 2 << 20;
 
-/// Every gap between the first keys is sampled, then one in `1 << FIRST_STRIDE_LG`: the time spent on sampling is a few
-/// nanoseconds an entry, however large the table is.
-const FIRST_KEYS: u64 = 1024;
-const FIRST_STRIDE_LG: u32 = 3;
-
 /// How a table's filter did on absent keys; see [`Blocks::filter_rate`](crate::inspect::Blocks::filter_rate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -42,7 +37,7 @@ pub(crate) struct AbsentKeys {
     keys: Vec<(Vec<u8>, u64)>,
     /// Bytes of all keys.
     bytes: usize,
-    /// How often every other key was dropped.
+    /// How often every other key was dropped. One gap in `1 << halvings` is sampled.
     halvings: u32,
 }
 
@@ -56,8 +51,7 @@ impl AbsentKeys {
         block_offset: u64,
         order: &Order,
     ) {
-        let stride_lg = FIRST_STRIDE_LG + self.halvings;
-        if n.trailing_zeros() < stride_lg && n >= FIRST_KEYS {
+        if n.trailing_zeros() < self.halvings {
             return;
         }
         let stem = order.filter_key(below);
@@ -72,9 +66,8 @@ impl AbsentKeys {
                 && order.compare(key, above).is_lt()
                 && order.filter_key(key) != order.filter_key(above)
         };
-        let mut keys =
-            { candidates.iter() }.map(|(stem, last)| [stem, &[*last][..], tail].concat());
-        if let Some(key) = keys.find(is_absent) {
+        let keys = candidates.map(|(stem, last)| [stem, &[last][..], tail].concat());
+        if let Some(key) = keys.into_iter().find(is_absent) {
             self.bytes += key.len();
             self.keys.push((key, block_offset));
         }

@@ -653,14 +653,14 @@ pub(super) mod tests {
             builder.add(&bad.0, 0, &bad.1);
             let error = decode(&builder.finish(<[u8]>::to_vec)).unwrap_err();
             let corruption = error.corruption().unwrap();
-            assert_eq!(corruption.section(), Section::Index);
+            assert_eq!(corruption.section, Section::Index);
             // What is no handle at all is noticed at the end of a piece before its entries are decoded.
             let expected = if bad.1.len() < 2 {
                 "the handle of a data block in index entry 1"
             } else {
                 "data block between 15"
             };
-            assert!(corruption.expected().contains(expected), "{error}");
+            assert!(corruption.expected.contains(expected), "{error}");
         }
     }
 

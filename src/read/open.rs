@@ -423,13 +423,7 @@ pub(super) fn report(opened: Result<Table>) -> Result<Table> {
     let table = opened.inspect_err(trace::not_opened)?;
     let Inner { file, index, .. } = &*table.inner;
     let filter = table.filter().map(|filter| &*filter.policy);
-    trace::opened(
-        file.path(),
-        file.is_memory(),
-        file.size,
-        index.len(),
-        filter,
-    );
+    trace::opened(file.path(), file.size, index.len(), filter);
     Ok(table)
 }
 

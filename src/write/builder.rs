@@ -12,7 +12,7 @@ use crate::filter::RibbonFilterPolicy;
 use crate::format::Defect;
 use crate::format::block::{Block, BlockBuilder};
 use crate::format::block_cursor::BlockCursor;
-use crate::format::codec::Compression;
+use crate::format::codec::{Compression, Compressor};
 use crate::format::filter_block::FilterBlockBuilder;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
@@ -145,7 +145,7 @@ impl TableBuilder<NewFile> {
     /// Where the table's bytes are until [`finish`](TableBuilder::finish). A program that a signal may end removes this
     /// file itself, since nothing is dropped then.
     pub fn temporary_path(&self) -> &Path {
-        self.file.destination.temporary_path()
+        self.file.destination.temporary.path()
     }
 }
 
@@ -341,7 +341,7 @@ impl<D: Destination> TableBuilder<D> {
     /// Compresses blocks by the codec that another table has, unless the options named one or it is not built in.
     pub(crate) fn keep_codec(&mut self, name: &str) {
         if let (Some(compression), None) = (Compression::of(name), self.options.compression) {
-            self.file.set_compression(compression);
+            self.file.compressor = Compressor::new(compression);
         }
     }
 
@@ -402,14 +402,11 @@ impl<D: Destination> TableBuilder<D> {
         if !self.data.has_room(key.len(), value.len()) {
             return self.check_size(key, value).map(|()| true);
         }
-        Ok(match &self.pages {
-            None => false,
-            Some(_) if self.data.is_empty() => false,
-            Some(pages) => {
-                let longer = self.data.len_with(key.len(), shared, value.len());
-                pages.end_before(self.file.offset(), self.data.len(), longer)
-            }
-        })
+        let Some(pages) = self.pages.as_ref().filter(|_| !self.data.is_empty()) else {
+            return Ok(false);
+        };
+        let longer = self.data.len_with(key.len(), shared, value.len());
+        Ok(pages.end_before(self.file.offset(), self.data.len(), longer))
     }
 
     /// Fails if even an empty block has no room for the entry.

@@ -1,7 +1,7 @@
 //! Where a table is written to: any writer, or a path where it appears whole or not at all.
 
-use std::fs::Metadata;
-use std::io::{self, Write};
+use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
@@ -42,13 +42,13 @@ impl<W: Write> sealed::Destination for W {
     fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while let len @ 1.. = bytes.len() {
             match self.write(bytes) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(n) => {
                     let claim =
                         || io::Error::other(format!("the writer claims {n} of {len} bytes"));
                     bytes = bytes.get(n..).ok_or_else(claim)?;
                 }
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
             }
         }
@@ -73,7 +73,7 @@ impl<W: Write> sealed::Destination for W {
 /// dropped. One that a killed process left there can be deleted.
 #[derive(Debug)]
 pub struct NewFile {
-    temporary: NamedTempFile,
+    pub(super) temporary: NamedTempFile,
     /// As the caller named it, for messages.
     path: PathBuf,
     /// The path, made absolute when the file was created: the process may change its directory before it finishes.
@@ -101,10 +101,6 @@ impl NewFile {
             target,
             replace,
         })
-    }
-
-    pub(crate) fn temporary_path(&self) -> &Path {
-        self.temporary.path()
     }
 }
 
@@ -142,7 +138,7 @@ impl sealed::Destination for NewFile {
 ///
 /// Publishing asks the system again. These checks save the work of building a table that has no place.
 fn publishable(path: &Path, replace: bool) -> io::Result<PathBuf> {
-    let invalid = |what| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    let invalid = |what| Err(io::Error::new(ErrorKind::InvalidInput, what));
     let Some(name) = path.file_name() else {
         return invalid("not the path of a file");
     };
@@ -153,13 +149,13 @@ fn publishable(path: &Path, replace: bool) -> io::Result<PathBuf> {
     let target = std::path::absolute(path)?;
     match target.symlink_metadata() {
         Ok(there) if there.is_dir() => invalid("a directory is there"),
-        Ok(_) if !replace => Err(io::ErrorKind::AlreadyExists.into()),
+        Ok(_) if !replace => Err(ErrorKind::AlreadyExists.into()),
         // A link is replaced and not followed, but nobody means to replace `/dev/stdout`.
         Ok(_) if target.metadata().is_ok_and(|there| is_special(&there)) => {
             invalid("what is there is no regular file, and is not replaced")
         }
         Ok(_) => Ok(target),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(target),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(target),
         // Among others a name that is too long: it would fail the renaming, too.
         Err(e) => Err(e),
     }
@@ -170,33 +166,22 @@ fn is_special(there: &Metadata) -> bool {
     !there.is_file() && !there.is_dir()
 }
 
-fn directory(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
+/// The directory of a file, whose path is absolute.
+fn directory(file: &Path) -> &Path {
+    file.parent().unwrap_or(file)
 }
 
-/// Some network and FUSE file systems cannot sync a directory. They take care of renames in their own way, so that is no error.
-#[cfg(unix)]
+/// Some network and FUSE file systems cannot sync a directory. They take care of renames in their own way, so that is no error. Nor
+/// can Windows, whose file systems log renames themselves.
 fn sync_directory(directory: &Path) -> io::Result<()> {
-    use rustix::io::Errno;
-
-    const UNSUPPORTED: [Errno; 5] = [
-        Errno::INVAL,
-        Errno::NOTSUP,
-        Errno::OPNOTSUPP,
-        Errno::NOSYS,
-        Errno::BADF, // where syncing needs a descriptor for writing, which a directory cannot have
-    ];
-    match rustix::fs::fsync(std::fs::File::open(directory)?) {
-        Err(errno) if !UNSUPPORTED.contains(&errno) => Err(errno.into()),
-        _ => Ok(()),
+    /// Where syncing needs a descriptor for writing, which a directory cannot have.
+    const EBADF: i32 = 9;
+    if cfg!(not(unix)) {
+        return Ok(());
     }
-}
-
-/// Windows cannot sync a directory. Its file systems log renames themselves.
-#[cfg(not(unix))]
-fn sync_directory(_: &Path) -> io::Result<()> {
-    Ok(())
+    match File::open(directory)?.sync_all() {
+        Err(e) if e.raw_os_error() == Some(EBADF) => Ok(()),
+        Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
+        synced => synced,
+    }
 }

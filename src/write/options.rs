@@ -43,19 +43,6 @@ pub struct WriteOptions {
     pub(crate) properties: bool,
 }
 
-/// Checks that a table in `order` can have a filter of the prefixes that `extractor` finds.
-fn check_prefixes(extractor: &dyn PrefixExtractor, order: &Order) -> Result<(), String> {
-    let check = extractor.check();
-    let check = check.and_then(|()| match user_order(order).unwrap_or(order) {
-        Order::Bytewise => Ok(()),
-        Order::Custom(other) => Err(format!(
-            "it needs keys in bytewise order, not in the order {:?}",
-            other.name()
-        )),
-    });
-    check.map_err(|why| format!("prefix_filter {:?}: {why}", extractor.name()))
-}
-
 impl Default for WriteOptions {
     fn default() -> WriteOptions {
         WriteOptions::new()
@@ -260,14 +247,24 @@ impl WriteOptions {
         };
         at_least_1("block_size", self.block_size)?;
         at_least_1("restart_interval", self.restart_interval)?;
-        let compression = self.compression.map_or(Ok(()), |codec| codec.check());
-        compression.map_err(|why| format!("compression: {why}"))?;
-        self.filter.as_ref().map_or(Ok(()), |policy| {
+        if let Some(codec) = self.compression {
+            codec.check().map_err(|why| format!("compression: {why}"))?;
+        }
+        if let Some(policy) = &self.filter {
             let check = policy.check();
-            check.map_err(|why| format!("filter_policy {:?}: {why}", policy.name()))
-        })?;
-        let prefixes = self.prefixes.as_deref();
-        prefixes.map_or(Ok(()), |extractor| check_prefixes(extractor, &self.order))
+            check.map_err(|why| format!("filter_policy {:?}: {why}", policy.name()))?;
+        }
+        let Some(extractor) = &self.prefixes else {
+            return Ok(());
+        };
+        let check = match user_order(&self.order).unwrap_or(&self.order) {
+            Order::Bytewise => extractor.check(),
+            Order::Custom(other) => Err(format!(
+                "it needs keys in bytewise order, not in the order {:?}",
+                other.name()
+            )),
+        };
+        check.map_err(|why| format!("prefix_filter {:?}: {why}", extractor.name()))
     }
 }
 

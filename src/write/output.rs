@@ -15,7 +15,7 @@ const WRITE_SIZE: usize = 256 << 10;
 /// The file so far: what went to the destination, and what waits for it.
 pub(super) struct Output<D> {
     pub(super) destination: D,
-    compressor: Compressor,
+    pub(super) compressor: Compressor,
     buffer: Buffer,
     /// Bytes that went to the destination: the file offset of `buffer`.
     written: u64,
@@ -37,11 +37,6 @@ impl<D: Destination> Output<D> {
             written: 0,
             stopped,
         }
-    }
-
-    /// Compresses blocks in this way from now on.
-    pub(super) fn set_compression(&mut self, compression: Compression) {
-        self.compressor = Compressor::new(compression);
     }
 
     pub(super) fn offset(&self) -> u64 {

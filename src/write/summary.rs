@@ -61,11 +61,9 @@ impl Summary {
         let Some(key) = InternalKey::parse(stored) else {
             return;
         };
-        let (min, max) = match &self.sequences {
-            Some(sequences) => (*sequences.start(), *sequences.end()),
-            None => (key.sequence, key.sequence),
-        };
-        self.sequences = Some(min.min(key.sequence)..=max.max(key.sequence));
+        let (seen, sequence) = (self.sequences.clone(), key.sequence);
+        let seen = seen.unwrap_or(sequence..=sequence);
+        self.sequences = Some(sequence.min(*seen.start())..=sequence.max(*seen.end()));
         self.deletions += u64::from(key.value_type == ValueType::Deletion);
     }
 

@@ -457,13 +457,10 @@ fn assert_located(
 ) {
     assert_eq!(error.kind(), ErrorKind::Corruption, "{context}: {error}");
     let corruption = error.corruption().unwrap();
-    assert_eq!(corruption.section(), section, "{context}: {error}");
+    assert_eq!(corruption.section, section, "{context}: {error}");
     let plausible = start as u64..=damage as u64;
-    assert!(
-        plausible.contains(&corruption.offset()),
-        "{context}: {error}"
-    );
-    assert_ne!(corruption.expected(), corruption.found(), "{context}");
+    assert!(plausible.contains(&corruption.offset), "{context}: {error}");
+    assert_ne!(corruption.expected, corruption.found, "{context}");
 }
 
 /// A damaged footer leads elsewhere, or nowhere: the report names what was not found, or says
@@ -489,7 +486,7 @@ fn a_damaged_footer_is_reported() {
                 assert_eq!(error.kind(), ErrorKind::NotATable, "{error}");
             }
             Err(error) => {
-                let section = error.corruption().map(|corruption| corruption.section());
+                let section = error.corruption().map(|corruption| corruption.section);
                 let sections = [Section::Footer, Section::Index, Section::Metaindex];
                 assert!(section.is_some_and(|s| sections.contains(&s)), "{error}");
             }

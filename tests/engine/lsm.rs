@@ -192,7 +192,7 @@ fn operate(operations: usize, most_changes: usize, seed: u64) {
     db.compact().unwrap();
     let entries: u64 = tables(directory.path())
         .iter()
-        .filter_map(DbTable::entries)
+        .filter_map(|table| table.as_table().entries())
         .sum();
     assert_eq!(entries, model.range(ALL, u64::MAX).count() as u64);
     assert_same(&db, &model, ALL, None);

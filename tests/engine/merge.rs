@@ -767,7 +767,7 @@ fn database_lookups_of_many_keys_read_each_block_once() {
         let version = entry.map(|entry| entry.version);
         assert_eq!(version, Some(Version::Value(key.clone().into())));
     }
-    let properties = counted.table.properties().unwrap();
+    let properties = counted.table.as_table().properties().unwrap();
     assert!(properties.data_blocks > 10);
     // They lie side by side.
     assert_eq!((counted.reads(), counted.disk.batches() - batches), (1, 1));
@@ -931,7 +931,7 @@ fn damage_of_an_input_is_an_error_and_no_entry_is_skipped() {
             }
             let error = moved.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Corruption);
-            assert_eq!(error.corruption().unwrap().offset(), block.start as u64);
+            assert_eq!(error.corruption().unwrap().offset, block.start as u64);
             assert!(!cursor.is_valid());
             assert_eq!((cursor.key(), cursor.value()), (&b""[..], &b""[..]));
             assert_eq!(cursor.next().unwrap_err().kind(), ErrorKind::InvalidState);
@@ -1090,8 +1090,8 @@ fn entries_are_counted_without_a_walk() {
         },
         &changes,
     );
-    assert_eq!(database.entries(), Some(2));
-    let properties = database.properties().unwrap();
+    assert_eq!(database.as_table().entries(), Some(2));
+    let properties = database.as_table().properties().unwrap();
     assert_eq!(properties.sequences, Some(4..=9));
     assert_eq!(properties.deletions, 2);
 }

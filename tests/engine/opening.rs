@@ -406,7 +406,7 @@ fn assert_opens_alike(file: &[u8], what: &str) -> (Result<Table, leveltable::Err
         (Err(opened), Err(simple)) if opened.to_string() != simple.to_string() => {
             // Where both filters are damaged, it is the error of either.
             for error in [opened, simple] {
-                let section = error.corruption().map(|corruption| corruption.section());
+                let section = error.corruption().map(|corruption| corruption.section);
                 assert_eq!(
                     section,
                     Some(leveltable::Section::Filter),

@@ -681,9 +681,9 @@ fn damage_is_an_error_at_open_and_can_be_opened_without() {
         if at < offset + len - 5 {
             let error = opened.unwrap_err();
             let corruption = error.corruption().unwrap();
-            assert_eq!(corruption.section(), Section::Filter, "{error}");
+            assert_eq!(corruption.section, Section::Filter, "{error}");
             let places = offset as u64..=at as u64;
-            assert!(places.contains(&corruption.offset()), "{error}");
+            assert!(places.contains(&corruption.offset), "{error}");
         } else {
             // Pieces have checksums of their own: that of the whole block is not read.
             let table = opened.unwrap();

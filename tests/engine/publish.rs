@@ -447,7 +447,7 @@ fn errors_of_an_open_table_name_its_path() {
     }
     file.set_len(len).unwrap(); // zeros
     let error = table.layout().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NotATable);
+    assert_eq!(error.kind(), ErrorKind::Corruption);
     assert_eq!(error.path(), Some(&*path));
 }
 

@@ -615,8 +615,8 @@ fn a_plain_table_opened_as_a_databases_is_refused_at_its_index() {
     let error = OpenOptions::new().open_db_source(file).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corruption);
     let corruption = error.corruption().unwrap();
-    assert_eq!(corruption.section(), Section::Index);
-    assert!(corruption.offset() > 0);
+    assert_eq!(corruption.section, Section::Index);
+    assert!(corruption.offset > 0);
     assert!(error.to_string().contains("open it with Table"), "{error}");
 }
 

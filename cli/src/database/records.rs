@@ -29,8 +29,8 @@ pub(crate) fn read(
         let (offset, records) = match item.map_err(|e| Failure::of(path, e))? {
             LogItem::Record(record) => {
                 let records = parse(&record, is_manifest).unwrap_or_else(|defect| {
-                    let (expected, found) = (defect.expected(), defect.found());
-                    let what = format!("byte {}: expected {expected}", defect.offset());
+                    let (expected, found) = (defect.expected, defect.found);
+                    let what = format!("byte {}: expected {expected}", defect.offset);
                     let at = record.offset;
                     let what = format!("record at offset {at}, {what}, found {found}");
                     vec![Record::No(GapKind::Damaged, what)]

@@ -219,11 +219,12 @@ fn parts(table: &Table, layout: Option<&Layout>, record: &Record) -> Vec<Part> {
         return data.into_iter().chain([other, footer]).collect();
     };
     let mut parts: Vec<Part> = layout.named.iter().map(named_part).collect();
-    for (name, block) in [("metaindex", &layout.metaindex), ("index", &layout.index)] {
-        let mut what = count(block.entries, "entry");
-        if block.codec != "none" {
-            what += &format!(", {}", block.codec);
-        }
+    let blocks = table.data_blocks() as u64;
+    for (name, block, entries) in [
+        ("metaindex", &layout.metaindex, layout.named.len() as u64),
+        ("index", &layout.index, blocks),
+    ] {
+        let what = count(entries, "entry");
         parts.push(Part::new(name, block.offset, block.stored_bytes, &what));
     }
     let footer = layout.footer_offset;

@@ -19,8 +19,6 @@ pub(super) const BLOCK_OVERHEAD: usize = 9;
 pub(super) struct RibbonBuilder {
     bits_per_key: f64,
     hashes: Vec<u64>,
-    /// The hash added last. Equal keys follow one another.
-    previous: Option<u64>,
     /// [`MAX_LAYERS`]; fewer in tests of what happens if they do not suffice.
     max_layers: usize,
 }
@@ -30,7 +28,6 @@ impl RibbonBuilder {
         Self {
             bits_per_key,
             hashes: Vec::new(),
-            previous: None,
             max_layers: MAX_LAYERS,
         }
     }
@@ -39,13 +36,13 @@ impl RibbonBuilder {
 impl FilterBuilder for RibbonBuilder {
     fn add_key(&mut self, key: &[u8]) {
         let hash = xxh3_64(key);
-        if self.previous.replace(hash) != Some(hash) {
+        // Equal keys follow one another.
+        if self.hashes.last() != Some(&hash) {
             self.hashes.push(hash);
         }
     }
 
     fn finish(&mut self, dst: &mut Vec<u8>) {
-        self.previous = None;
         let mut hashes = std::mem::take(&mut self.hashes);
         let keys = hashes.len();
         if keys == 0 {
@@ -108,7 +105,7 @@ impl System {
         }
 
         self.rows.reserve_exact(keys + keys / 64);
-        let (mut frame, mut bumped, mut begin) = (Frame::default(), Vec::new(), 0);
+        let (mut frame, mut bumped, mut begin) = (Frame::EMPTY, Vec::new(), 0);
         for &[first, second, _, end] in places.as_chunks().0 {
             // Keys at the front are inserted last and bumped first: there the equations of the segment before have taken
             // slots.
@@ -157,11 +154,8 @@ impl System {
         } else {
             self.solve::<MAX_COLUMNS>(columns, narrow, dst);
         }
-        dst.extend(
-            self.codes
-                .chunks(4)
-                .map(|four| four.iter().rev().fold(0, |byte, code| byte << 2 | code)),
-        );
+        let packed = |four: &[u8]| four.iter().rev().fold(0, |byte, code| byte << 2 | code);
+        dst.extend(self.codes.chunks(4).map(packed));
         // 32 bits can count the segments: a filter block is shorter than 4 GiB.
         for &end in self.ends.iter().rev() {
             dst.extend_from_slice(&(end as u32).to_le_bytes());
@@ -186,16 +180,13 @@ impl System {
                     *bits = later | ((parity(later & coefficients) ^ own) & 1);
                 }
             }
-            let words = dst.iter_mut().skip(begin + 4 * first_word(segment));
             let width = columns + usize::from(segment >= narrow);
-            for (to, from) in words.zip(
-                window
-                    .iter()
-                    .take(width)
-                    .flat_map(|bits| bits.to_le_bytes()),
-            ) {
-                *to = from;
-            }
+            let words = window
+                .iter()
+                .take(width)
+                .flat_map(|bits| bits.to_le_bytes());
+            let place = dst.iter_mut().skip(begin + 4 * first_word(segment));
+            place.zip(words).for_each(|(to, from)| *to = from);
         }
     }
 }
@@ -232,17 +223,13 @@ struct Frame {
     taken: u64,
 }
 
-impl Default for Frame {
-    fn default() -> Self {
-        Self {
-            coefficients: [0; 2 * SLOTS],
-            fingerprints: [0; 2 * SLOTS],
-            taken: 0,
-        }
-    }
-}
-
 impl Frame {
+    const EMPTY: Frame = Frame {
+        coefficients: [0; 2 * SLOTS],
+        fingerprints: [0; 2 * SLOTS],
+        taken: 0,
+    };
+
     /// Inserts the equations of these keys, which start in the segment. If one contradicts the others, inserts none and returns
     /// `false`.
     #[expect(clippy::indexing_slicing, reason = "a slot below 64, taken modulo 64")]

@@ -50,22 +50,22 @@ impl Finding {
 
     /// The part of the file that is concerned.
     pub fn section(&self) -> Section {
-        self.corruption.section()
+        self.corruption.section
     }
 
     /// Offset in the file of that part's block, or of the gap.
     pub fn offset(&self) -> u64 {
-        self.corruption.offset()
+        self.corruption.offset
     }
 
     /// What a sound table would have there.
     pub fn expected(&self) -> &str {
-        self.corruption.expected()
+        &self.corruption.expected
     }
 
     /// What is there.
     pub fn found(&self) -> &str {
-        self.corruption.found()
+        &self.corruption.found
     }
 }
 
