@@ -5,8 +5,6 @@ use std::cmp::Ordering;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use crate::error::show_key;
-
 /// A total order over keys, and how to shorten keys within it.
 ///
 /// A table must be read in the order in which it was written. A wrong order is noticed when the table is opened or when one of
@@ -45,11 +43,6 @@ pub trait Comparator: Any + Debug + Send + Sync {
     /// LevelDB database.
     fn filter_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         key
-    }
-
-    /// Returns `key` as error messages show it: by default escaped, in quotes, and cut if it is long.
-    fn describe_key(&self, key: &[u8]) -> String {
-        show_key(key)
     }
 
     /// Shortens `start` in place to some key `s` with `start <= s < limit`, or leaves it unchanged, which is the default and
@@ -199,24 +192,6 @@ impl Order {
         }
     }
 
-    /// Returns `key` as messages show it.
-    #[cold]
-    pub(crate) fn describe_key(&self, key: &[u8]) -> String {
-        self.comparator().describe_key(key)
-    }
-
-    /// Returns the message for keys that are not in this order: `what` they are, and two that come in the file in the other
-    /// order.
-    #[cold]
-    pub(crate) fn order_message(&self, what: &str, previous: &[u8], key: &[u8]) -> String {
-        let name = self.comparator().name();
-        let (previous, key) = (self.describe_key(previous), self.describe_key(key));
-        format!(
-            "{what} do not ascend in the order {name:?}: {previous} comes before {key}; open the table with the \
-             comparator that it was written with, and as a DbTable if it is a database's"
-        )
-    }
-
     /// Whether filters know only a part of each key.
     pub(crate) fn shortens_filter_keys(&self) -> bool {
         let key = [0; 16];
@@ -249,10 +224,6 @@ impl Comparator for StoredOrder {
     fn filter_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         self.inside.filter_key(key)
     }
-
-    fn describe_key(&self, key: &[u8]) -> String {
-        self.inside.describe_key(key)
-    }
 }
 
 impl<C: Comparator + ?Sized> Comparator for Arc<C> {
@@ -266,10 +237,6 @@ impl<C: Comparator + ?Sized> Comparator for Arc<C> {
 
     fn filter_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         (**self).filter_key(key)
-    }
-
-    fn describe_key(&self, key: &[u8]) -> String {
-        (**self).describe_key(key)
     }
 
     fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {

@@ -62,9 +62,13 @@ pub(crate) fn read(path: Option<&Path>, parts: &[(u64, usize)]) {
     }
 }
 
-/// Reports an error where it gets its place, and returns it.
+/// Returns `error` with the path of its file, if that is known, and reports it.
 #[cold]
-pub(crate) fn error(error: Error) -> Error {
+pub(crate) fn error(error: Error, path: Option<&Path>) -> Error {
+    let error = match path {
+        Some(path) => error.at_path(path),
+        None => error,
+    };
     let corruption = error.corruption();
     event!(
         target: "leveltable::error",

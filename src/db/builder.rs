@@ -32,7 +32,8 @@ use crate::write::summary::Summary;
 #[derive(Debug)]
 #[must_use = "there is no table until `finish`"]
 pub struct DbTableBuilder<D: Destination> {
-    table: TableBuilder<D>,
+    /// Takes internal keys.
+    pub(crate) table: TableBuilder<D>,
     /// The stored form of the key being added.
     stored_key: Vec<u8>,
 }
@@ -151,11 +152,6 @@ impl<D: Destination> DbTableBuilder<D> {
         self.stored_key.clear();
         key.encode(&mut self.stored_key);
         self.table.add(&self.stored_key, value.as_ref())
-    }
-
-    /// The builder inside, whose keys are internal keys.
-    pub(crate) fn table_mut(&mut self) -> &mut TableBuilder<D> {
-        &mut self.table
     }
 
     /// Stores `value` under `name` in the properties block; see [`TableBuilder::property`].

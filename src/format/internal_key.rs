@@ -194,19 +194,6 @@ impl Comparator for InternalKeyComparator {
         self.user.filter_key(user_key(key))
     }
 
-    /// The user key, the sequence number, and whether it is a deletion.
-    fn describe_key(&self, key: &[u8]) -> String {
-        let (user_key, tag) = split(key);
-        let user_key = self.user.describe_key(user_key);
-        match tag {
-            Some(tag) if tag & 0xff == ValueType::Deletion as u64 => {
-                format!("{user_key} at {} (a deletion)", tag >> 8)
-            }
-            Some(tag) => format!("{user_key} at {}", tag >> 8),
-            None => user_key,
-        }
-    }
-
     fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
         let mut shorter = user_key(start).to_vec();
         let comparator = self.user.comparator();
@@ -236,6 +223,38 @@ pub(crate) fn user_order(order: &Order) -> Option<&Order> {
         Some(&shared.user)
     } else {
         user_order(&any.downcast_ref::<StoredOrder>()?.inside)
+    }
+}
+
+impl Order {
+    /// Returns `key` as messages show it: escaped, in quotes, and cut if it is long. Of a database's keys, the user key, the sequence
+    /// number, and whether it is a deletion.
+    #[cold]
+    pub(crate) fn describe_key(&self, key: &[u8]) -> String {
+        let (key, tag) = match user_order(self) {
+            Some(_) => split(key),
+            None => (key, None),
+        };
+        let key = show_key(key);
+        match tag {
+            Some(tag) if tag & 0xff == ValueType::Deletion as u64 => {
+                format!("{key} at {} (a deletion)", tag >> 8)
+            }
+            Some(tag) => format!("{key} at {}", tag >> 8),
+            None => key,
+        }
+    }
+
+    /// Returns the message for keys that are not in this order: `what` they are, and two that come in the file in the other
+    /// order.
+    #[cold]
+    pub(crate) fn order_message(&self, what: &str, previous: &[u8], key: &[u8]) -> String {
+        let name = self.comparator().name();
+        let (previous, key) = (self.describe_key(previous), self.describe_key(key));
+        format!(
+            "{what} do not ascend in the order {name:?}: {previous} comes before {key}; open the table with the \
+             comparator that it was written with, and as a DbTable if it is a database's"
+        )
     }
 }
 

@@ -183,10 +183,7 @@ impl TableFile {
     /// `error`, with the path of the file if it is known, and reported to those who trace.
     #[cold]
     pub(crate) fn name_in(&self, error: Error) -> Error {
-        trace::error(match self.path() {
-            Some(path) => error.at_path(path),
-            None => error,
-        })
+        trace::error(error, self.path())
     }
 
     /// The error of a defect in the part of this file that begins at `offset`.

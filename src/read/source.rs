@@ -183,7 +183,7 @@ impl Source {
         };
         match source() {
             Ok(source) => Ok(source.named(path)),
-            Err(e) => Err(trace::error(Error::io(doing, e).at_path(path))),
+            Err(e) => Err(trace::error(Error::io(doing, e), Some(path))),
         }
     }
 

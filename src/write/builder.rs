@@ -61,14 +61,14 @@ pub struct TableBuilder<D: Destination> {
     pieces: Option<PiecesBuilder>,
     /// The last data block, until the key after it is known: the index key between the two may be shorter than either.
     pending: Option<BlockHandle>,
-    options: WriteOptions,
+    pub(crate) options: WriteOptions,
     /// Whether keys are internal keys, whose sequence numbers the summary has.
     is_database: bool,
     /// Decides where blocks end and begin in an aligned table.
     pages: Option<Pages>,
     summary: Summary,
     /// The application's properties; `None` if the table gets no properties block.
-    properties: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
+    pub(crate) properties: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
 }
 
 /// Shows the progress only: blocks are too much to print.
@@ -95,7 +95,9 @@ impl WriteOptions {
     pub fn create(&self, path: impl AsRef<Path>) -> Result<TableBuilder<NewFile>> {
         self.check()
             .map_err(|why| Error::new(ErrorKind::InvalidState, why))?;
-        Ok(self.build(NewFile::create(path.as_ref(), self.replace)?))
+        let mut builder = self.build(NewFile::create(path.as_ref(), self.replace)?);
+        builder.file.path = Some(path.as_ref().to_owned());
+        Ok(builder)
     }
 
     /// Starts a table that is written to `writer`, from its current position; offsets count from there.
@@ -308,10 +310,6 @@ impl<D: Destination> TableBuilder<D> {
         self.file.offset()
     }
 
-    pub(crate) fn order(&self) -> &Order {
-        &self.options.order
-    }
-
     /// Takes entries in the order in which they come, from the first on: that of `comparator`, if its name is known. The
     /// properties, if there are any, say so.
     pub(crate) fn keep_stored_order(&mut self, comparator: Option<&str>) -> Result<()> {
@@ -331,11 +329,6 @@ impl<D: Destination> TableBuilder<D> {
             properties.insert(KEYS_ORDER.into(), AS_STORED.into());
         }
         Ok(())
-    }
-
-    /// Whether the table gets properties.
-    pub(crate) fn has_properties(&self) -> bool {
-        self.properties.is_some()
     }
 
     /// Compresses blocks by the codec that another table has, unless the options named one or it is not built in.

@@ -18,7 +18,6 @@ impl<D: sealed::Destination> Destination for D {}
 
 pub(crate) mod sealed {
     use std::io;
-    use std::path::Path;
 
     use crate::error::Result;
 
@@ -29,8 +28,6 @@ pub(crate) mod sealed {
         fn write_all(&mut self, bytes: &[u8]) -> io::Result<()>;
         /// Makes the table visible to others, now that it is complete.
         fn publish(self) -> Result<Self::Published>;
-        /// Where the table will be, for messages.
-        fn path(&self) -> Option<&Path>;
     }
 }
 
@@ -56,13 +53,9 @@ impl<W: Write> sealed::Destination for W {
     }
 
     fn publish(mut self) -> Result<W> {
-        let failed = |e| trace::error(Error::io("flushing the writer of a finished table", e));
+        let failed = |e| Error::io("flushing the writer of a finished table", e);
         self.flush().map_err(failed)?;
         Ok(self)
-    }
-
-    fn path(&self) -> Option<&Path> {
-        None
     }
 }
 
@@ -74,9 +67,7 @@ impl<W: Write> sealed::Destination for W {
 #[derive(Debug)]
 pub struct NewFile {
     pub(super) temporary: NamedTempFile,
-    /// As the caller named it, for messages.
-    path: PathBuf,
-    /// The path, made absolute when the file was created: the process may change its directory before it finishes.
+    /// The path of the table, made absolute when the file was created: the process may change its directory before it finishes.
     target: PathBuf,
     /// Whether an existing file may be replaced.
     replace: bool,
@@ -85,7 +76,7 @@ pub struct NewFile {
 impl NewFile {
     /// Fails now if the file could not be published at `path` later.
     pub(crate) fn create(path: &Path, replace: bool) -> Result<NewFile> {
-        let failed = |e| trace::error(Error::io("creating a table", e).at_path(path));
+        let failed = |e| trace::error(Error::io("creating a table", e), Some(path));
         let target = publishable(path, replace).map_err(failed)?;
         let mut builder = tempfile::Builder::new();
         builder.prefix(".leveltable-").suffix(".tmp");
@@ -97,7 +88,6 @@ impl NewFile {
         }
         Ok(NewFile {
             temporary: builder.tempfile_in(directory(&target)).map_err(failed)?,
-            path: path.to_owned(),
             target,
             replace,
         })
@@ -113,24 +103,19 @@ impl sealed::Destination for NewFile {
 
     /// The file's bytes reach the disk before its name does, and the name before this returns.
     fn publish(self) -> Result<()> {
-        let failed = |doing, e| trace::error(Error::io(doing, e).at_path(&self.path));
         let synced = self.temporary.as_file().sync_all();
-        synced.map_err(|e| failed("syncing a finished table", e))?;
+        synced.map_err(|e| Error::io("syncing a finished table", e))?;
         let renamed = if self.replace {
             self.temporary.persist(&self.target)
         } else {
             self.temporary.persist_noclobber(&self.target)
         };
-        renamed.map_err(|e| failed("renaming a finished table to its path", e.error))?;
+        renamed.map_err(|e| Error::io("renaming a finished table to its path", e.error))?;
         sync_directory(directory(&self.target)).map_err(|e| {
             let doing = "the table is at its path and whole, but its name may not survive a crash: \
                          syncing its directory";
-            failed(doing, e)
+            Error::io(doing, e)
         })
-    }
-
-    fn path(&self) -> Option<&Path> {
-        Some(&self.path)
     }
 }
 

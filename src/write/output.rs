@@ -1,5 +1,7 @@
 //! The file being written: blocks are sealed into a buffer, which goes to the destination in large writes.
 
+use std::path::PathBuf;
+
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::buffer::Buffer;
 use crate::format::codec::{Compression, Compressor};
@@ -15,6 +17,8 @@ const WRITE_SIZE: usize = 256 << 10;
 /// The file so far: what went to the destination, and what waits for it.
 pub(super) struct Output<D> {
     pub(super) destination: D,
+    /// Where the table will be, if that is known: for messages.
+    pub(super) path: Option<PathBuf>,
     pub(super) compressor: Compressor,
     buffer: Buffer,
     /// Bytes that went to the destination: the file offset of `buffer`.
@@ -25,13 +29,10 @@ pub(super) struct Output<D> {
 
 impl<D: Destination> Output<D> {
     /// An empty file; one that every call refuses if `stopped` says why.
-    pub(super) fn new(
-        destination: D,
-        compression: Compression,
-        stopped: Option<String>,
-    ) -> Output<D> {
-        Output {
+    pub(super) fn new(destination: D, compression: Compression, stopped: Option<String>) -> Self {
+        Self {
             destination,
+            path: None,
             compressor: Compressor::new(compression),
             buffer: Buffer::default(),
             written: 0,
@@ -111,15 +112,13 @@ impl<D: Destination> Output<D> {
     pub(super) fn stop(&mut self, error: Error) -> Error {
         let why = "an earlier call failed, so this table cannot be finished: start a new one";
         self.stopped = Some(why.into());
-        trace::error(match self.destination.path() {
-            Some(path) => error.at_path(path),
-            None => error,
-        })
+        trace::error(error, self.path.as_deref())
     }
 
     /// Writes what is left and completes the destination.
     pub(super) fn publish(mut self) -> Result<D::Published> {
         self.write_buffer()?;
-        self.destination.publish()
+        let published = self.destination.publish();
+        published.map_err(|error| trace::error(error, self.path.as_deref()))
     }
 }

@@ -209,7 +209,7 @@ impl<D: Destination> sealed::HasTable for DbTableBuilder<D> {
     type Destination = D;
 
     fn table_mut(&mut self) -> &mut TableBuilder<D> {
-        DbTableBuilder::table_mut(self)
+        &mut self.table
     }
 }
 
@@ -382,7 +382,7 @@ pub fn salvage(
     let file = TableFile::new(source).map_err(at_path)?;
     file.refuse_foreign().map_err(at_path)?;
     let builder = builder.table_mut();
-    let order = builder.order().clone();
+    let order = builder.options.order.clone();
     let mut progress = options.progress;
     progress.total = file.size.saturating_mul(2);
     let mut survey = Survey::new(&file, &order, true);
@@ -400,7 +400,7 @@ pub fn salvage(
     }
     kinds.check_kind(options.keys).map_err(at_path)?;
     let plan = Plan::of(&kinds, options.stored_order);
-    if plan.stored_order && !options.stored_order && !builder.has_properties() {
+    if plan.stored_order && !options.stored_order && builder.properties.is_none() {
         return Err(at_path(kinds.order_cannot_be_said()));
     }
     let properties = kinds.properties;

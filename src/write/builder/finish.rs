@@ -1,7 +1,5 @@
 //! The end of a table: all that comes after the data blocks.
 
-use std::path::Path;
-
 use super::{TableBuilder, encoded, too_large};
 use crate::comparator::common_prefix;
 use crate::error::Result;
@@ -41,7 +39,7 @@ impl<D: Destination> TableBuilder<D> {
         let index = index.map_or_else(|| self.write_index(), Ok)?;
         self.file.append_footer(Footer { metaindex, index });
         self.summary.file_bytes = self.file.offset();
-        let path = self.file.destination.path().map(Path::to_owned);
+        let path = self.file.path.clone();
         let published = self.file.publish()?;
         let (entries, bytes) = (self.summary.entries, self.summary.file_bytes);
         trace::published(path.as_deref(), entries, bytes);
