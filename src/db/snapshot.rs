@@ -105,7 +105,7 @@ impl DbTable {
         goes_on.then(|| self.table.inner.block(next)).transpose()
     }
 
-    /// Searches `block`, and the blocks after it as far as need be, for the first entry at or after `target`; `None` if it is of
+    /// Searches `block`, and after it those that may hold more versions, for the first entry at or after `target`. `None` if it is of
     /// another user key.
     fn find_from(
         &self,

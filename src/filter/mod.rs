@@ -111,9 +111,7 @@ impl fmt::Display for FilterSkipReason {
             FilterSkipReason::NotBytewise => "the keys are not in bytewise order",
             FilterSkipReason::AnotherIsUsed => "another filter is used",
             FilterSkipReason::TurnedOff => "the table was opened without filters",
-            FilterSkipReason::UserKeys => {
-                "it holds, or may hold, a database's user keys, not the stored keys"
-            }
+            FilterSkipReason::UserKeys => "it holds, or may hold, a database's user keys",
             FilterSkipReason::Damaged => "it is damaged",
         })
     }
