@@ -43,9 +43,6 @@ pub struct Snapshot<'t> {
     sequence: u64,
 }
 
-/// On the entry that a lookup found, whose key is an internal key.
-type Found = BlockCursor<Bytes>;
-
 impl DbTable {
     /// Returns the table as a snapshot of `sequence` sees it. [`MAX_SEQUENCE`] sees the newest versions.
     pub fn at(&self, sequence: u64) -> Snapshot<'_> {
@@ -78,14 +75,6 @@ impl DbTable {
         Ok(self.first_block(&newest)?.is_some())
     }
 
-    fn find(&self, user_key: &[u8], sequence: u64) -> Result<Option<Found>> {
-        let target = InternalKey::seek_target(user_key, sequence);
-        let Some(first) = self.first_block(&target)? else {
-            return Ok(None);
-        };
-        self.find_from(first, self.table.block(first)?, &target)
-    }
-
     /// The first data block that may hold `target` or an older version, by index and filter.
     fn first_block(&self, target: &[u8]) -> Result<Option<BlockRef>> {
         let found = self.table.candidate(target, self.table.order()?)?;
@@ -112,17 +101,18 @@ impl DbTable {
         mut found: BlockRef,
         mut block: Block<Bytes>,
         target: &[u8],
-    ) -> Result<Option<Found>> {
+    ) -> Result<Option<DbEntry>> {
         loop {
             let mut cursor = BlockCursor::new(block);
             let locate = |defect| self.table.inner.locate(found, defect);
             let sought = cursor.seek(target, self.table.order()?);
             if sought.map_err(locate)? {
-                let Some(entry) = InternalKey::parse(cursor.key()) else {
+                let Some(key) = InternalKey::parse(cursor.key()) else {
                     return Err(locate(not_internal(cursor.key())));
                 };
-                let same = self.order.compare(entry.user_key, user_key(target));
-                return Ok(same.is_eq().then_some(cursor));
+                let is_same = self.order.compare(key.user_key, user_key(target)).is_eq();
+                let value = || cursor.block().data().slice(cursor.value_range());
+                return Ok(is_same.then(|| DbEntry::of(key, value)));
             }
             let Some(next) = self.block_after(found, target)? else {
                 return Ok(None);
@@ -151,8 +141,12 @@ impl Snapshot<'_> {
     ///
     /// As [`get`](Snapshot::get).
     pub fn get_entry(&self, user_key: impl AsRef<[u8]>) -> Result<Option<DbEntry>> {
-        let found = self.table.find(user_key.as_ref(), self.sequence)?;
-        Ok(found.and_then(|found| entry_of(&found)))
+        let target = InternalKey::seek_target(user_key.as_ref(), self.sequence);
+        let table = self.table;
+        let Some(first) = table.first_block(&target)? else {
+            return Ok(None);
+        };
+        table.find_from(first, table.table.block(first)?, &target)
     }
 
     /// Returns the entries of many user keys, in the order of `user_keys`, like [`get_entry`](Snapshot::get_entry).
@@ -175,8 +169,8 @@ impl Snapshot<'_> {
             for Wanted { found, at, key } in keys {
                 let block = table.table.parse(*found, block.clone())?;
                 let entry = table.find_from(*found, block, key)?;
-                if let (Some(entry), Some(slot)) = (entry, entries.get_mut(*at)) {
-                    *slot = entry_of(&entry);
+                if let Some(slot) = entries.get_mut(*at) {
+                    *slot = entry;
                 }
             }
             Ok(())
@@ -230,11 +224,4 @@ impl Snapshot<'_> {
     pub fn last(&self) -> Result<Option<DbEntry>> {
         self.iter().next_back().transpose()
     }
-}
-
-fn entry_of(found: &Found) -> Option<DbEntry> {
-    let key = InternalKey::parse(found.key())?;
-    Some(DbEntry::of(key, || {
-        found.block().data().slice(found.value_range())
-    }))
 }
