@@ -276,7 +276,6 @@ mod tests {
             range: 0..1,
             section: Section::Data.into(),
             digest,
-            footer: None,
         }
     }
 

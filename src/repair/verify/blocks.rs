@@ -37,19 +37,22 @@ impl Verifier<'_> {
         Some(footer)
     }
 
-    /// Returns the payload of the block at `handle`, and its place if its checksum is right: even if it is wrong, some of it may
-    /// be right.
-    pub(super) fn load(
+    /// Returns what `decode` makes of the block at `handle`, told whether its checksum is right, and its place if so: even if it
+    /// is wrong, some of the block may be right.
+    pub(super) fn load<T>(
         &mut self,
         handle: BlockHandle,
         section: Section,
         named_by: Option<Place>,
-    ) -> Option<(Bytes, Option<Place>)> {
+        decode: impl FnOnce(&mut Self, Bytes, bool) -> Result<T, Defect>,
+    ) -> Option<(T, Option<Place>)> {
         let frame = self.frame(handle, section, named_by)?;
         let place = (section, handle.offset);
         self.account(place, frame.len() as u64);
         let sound = self.accept(place, frame::verify(&frame)).map(|()| place);
-        Some((self.accept(sound, frame::open(&frame))?, sound))
+        let payload = self.accept(sound, frame::open(&frame))?;
+        let decoded = decode(self, payload, sound.is_some());
+        Some((self.accept(sound, decoded)?, sound))
     }
 
     /// Reads a block of entries. If its checksum is right, so is its structure up to the last byte.
@@ -59,15 +62,14 @@ impl Verifier<'_> {
         section: Section,
         named_by: Option<Place>,
     ) -> Option<(Block<Bytes>, Option<Place>)> {
-        let (payload, sound) = self.load(handle, section, named_by)?;
-        let block = Block::parse(payload).and_then(|block| {
-            self.work.take(&block)?;
-            if sound.is_some() {
+        self.load(handle, section, named_by, |verifier, payload, is_sound| {
+            let block = Block::parse(payload)?;
+            verifier.work.take(&block)?;
+            if is_sound {
                 block.check_entries()?;
             }
             Ok(block)
-        });
-        Some((self.accept(sound, block)?, sound))
+        })
     }
 
     /// Reports the defect, if there is one and a place for it.
@@ -112,19 +114,6 @@ impl Verifier<'_> {
         }
         let place = (section, handle.offset);
         { frame.map_err(|error| self.report.find_error(place, &error)) }.ok()
-    }
-
-    /// Reads a block that is no block of entries, and returns what it says and where it lies. `None` if its checksum is wrong.
-    pub(super) fn load_part<T>(
-        &mut self,
-        handle: BlockHandle,
-        section: Section,
-        named_by: Option<Place>,
-        decode: impl FnOnce(Bytes) -> Result<T, Defect>,
-    ) -> Option<(T, Place)> {
-        let (payload, sound) = self.load(handle, section, named_by)?;
-        let place = sound?;
-        Some((self.accept(place, decode(payload))?, place))
     }
 
     /// Checks whether the blocks that handles lead to cover the file, without overlaps. `is_complete`: whether an index

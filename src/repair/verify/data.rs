@@ -149,8 +149,7 @@ impl Verifier<'_> {
     ) -> Option<Ends> {
         let mut evidence = Evidence::default();
         let mut repeated = Tally::default();
-        let mut misordered: Vec<Tally> = Vec::new();
-        misordered.resize_with(self.readings.len(), Tally::default);
+        let mut misordered = [Tally::default(), Tally::default()];
         let mut ends: Option<Ends> = None;
         let mut cursor = BlockCursor::new(block);
         while let Ok(true) = cursor.next() {

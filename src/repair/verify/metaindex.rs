@@ -76,9 +76,11 @@ impl Verifier<'_> {
             match BlockHandle::decode(cursor.value()) {
                 Some((handle, _)) if is_filter => self.load_filter(name, handle, sound),
                 Some((handle, _)) if name == PROPERTIES_NAME => {
-                    let decode = |block: Bytes| Properties::decode(&block);
-                    let stated = self.load_part(handle, Section::Properties, sound, decode);
-                    self.named.properties = stated.or(self.named.properties.take());
+                    let decode = |_: &mut Self, block: Bytes, _| Properties::decode(&block);
+                    let stated = self.load(handle, Section::Properties, sound, decode);
+                    if let Some((stated, Some(place))) = stated {
+                        self.named.properties = Some((stated, place));
+                    }
                 }
                 Some((handle, _)) if name == PIECES_NAME => self.load_pieces(handle, sound),
                 // Other entries may hold anything. If one holds the handle of a block, the block is no gap.
@@ -103,7 +105,9 @@ impl Verifier<'_> {
     ///
     /// Readers use the first of a policy, and the first of prefixes. More of them are out of order, and would all be held in memory.
     fn load_filter(&mut self, name: &[u8], handle: BlockHandle, named_by: Option<Place>) {
-        let payload = self.load(handle, Section::Filter, named_by);
+        let payload = self.load(handle, Section::Filter, named_by, |_, payload, _| {
+            Ok(payload)
+        });
         let policy = name.strip_prefix(FILTER_PREFIX);
         let extractor = name.strip_prefix(PREFIXES_NAME).unwrap_or_default();
         let text = |name| String::from_utf8_lossy(name).into_owned();
@@ -113,7 +117,7 @@ impl Verifier<'_> {
         };
         let name = text(policy.unwrap_or(extractor));
         let mut is_first = |name: &str| self.named.filters_seen.insert(name.to_owned());
-        let asks = if policy.is_none() {
+        let ask = if policy.is_none() {
             let extractor = self.options.known_extractor(extractor);
             let extractor = extractor.filter(|_| is_first(""));
             extractor.map(|extractor| ask_prefixes(extractor, payload))
@@ -122,7 +126,7 @@ impl Verifier<'_> {
             let policy = policies.find(|policy| policy.name() == name && is_first(&name));
             policy.map(|policy| ask_policy(policy, payload))
         };
-        if let Some(ask) = asks.and_then(|ask| self.accept(place, ask)) {
+        if let Some(ask) = ask.and_then(|ask| self.accept(place, ask)) {
             self.named.filters.push(Filter {
                 name,
                 offset: handle.offset,
@@ -190,14 +194,15 @@ impl Verifier<'_> {
     }
 
     fn load_pieces(&mut self, handle: BlockHandle, named_by: Option<Place>) {
-        match self.load_part(handle, Section::Pieces, named_by, Pieces::decode) {
-            Some((Some(pieces), place)) => self.named.pieces = Some((pieces, place)),
+        let decode = |_: &mut Self, block, _| Pieces::decode(block);
+        match self.load(handle, Section::Pieces, named_by, decode) {
+            Some((Some(pieces), Some(place))) => self.named.pieces = Some((pieces, place)),
             Some((None, place)) => {
                 let expected = "a version of about.pieces that is known";
                 let found = "another, which readers ignore";
                 self.report.find(Severity::Note, place, expected, found);
             }
-            None => {}
+            _ => {}
         }
     }
 
@@ -280,10 +285,8 @@ fn figures(properties: &Properties) -> [(&'static str, Option<String>); 12] {
     let number = |number: u64| Some(number.to_string());
     let text = |text: &[u8]| format!("\"{}\"", text.escape_ascii());
     // A longer key is left out.
-    let key = |key: &Option<Vec<u8>>| {
-        let short = key.as_ref().filter(|key| key.len() <= MAX_KEY_LEN);
-        short.map(|key| text(key))
-    };
+    let is_stored = |key: &&[u8]| key.len() <= MAX_KEY_LEN;
+    let key = |key: &Option<Vec<u8>>| key.as_deref().filter(is_stored).map(text);
     let sequences = properties.sequences.as_ref();
     let policy = properties.filter_policy.as_ref();
     [

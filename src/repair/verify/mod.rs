@@ -174,14 +174,15 @@ impl<'a> Verifier<'a> {
         let order = open.order.clone().unwrap_or(Order::Bytewise);
         let is_internal = keys.is_none() && order.shortens_filter_keys();
         let kind = keys.or(is_internal.then_some(KeyKind::Database));
-        let plain = Reading::new(KeyKind::Plain, order.clone());
         let internal = if is_internal {
-            order
+            order.clone()
         } else {
-            internal_order(order)
+            internal_order(order.clone())
         };
-        let database = Reading::new(KeyKind::Database, internal);
-        let mut readings = vec![plain, database];
+        let mut readings = vec![
+            Reading::new(KeyKind::Plain, order),
+            Reading::new(KeyKind::Database, internal),
+        ];
         if kind.is_some() || open.order.is_some() {
             readings.retain(|reading| reading.kind == kind.unwrap_or_default());
         }
@@ -269,14 +270,14 @@ impl<'a> Verifier<'a> {
             let mut filters = self.named.filters.iter();
             filters.any(|filter| filter.hidden.contains_key(&kind))
         };
-        self.kind = self.kind.or_else(|| match self.evidence.verdict()? {
-            KeyKind::Plain if rejects(KeyKind::Plain) && !rejects(KeyKind::Database) => {
-                Some(KeyKind::Database)
-            }
-            KeyKind::Database if rejects(KeyKind::Database) && !rejects(KeyKind::Plain) => {
-                Some(KeyKind::Plain)
-            }
-            kind => Some(kind),
+        self.kind = self.kind.or_else(|| {
+            let kind = self.evidence.verdict()?;
+            let other = match kind {
+                KeyKind::Plain => KeyKind::Database,
+                KeyKind::Database => KeyKind::Plain,
+            };
+            let is_other = rejects(kind) && !rejects(other);
+            Some(if is_other { other } else { kind })
         });
         let mut readings = self.readings.iter();
         let right = readings.position(|reading| Some(reading.kind) == self.kind);
@@ -299,15 +300,12 @@ impl<'a> Verifier<'a> {
             // What shows that the order is another one.
             let misordered = reading.misordered.findings.iter();
             let first = misordered.min_by_key(|finding| finding.offset());
-            self.report.order_clue = match (stated, first) {
-                (Some(name), _) => Some(format!("the table names the comparator {name:?}")),
-                (None, Some(first)) => Some(format!(
-                    "keys ascend neither bytewise nor as a database's, first in the {} at offset {}",
-                    first.section(),
-                    first.offset()
-                )),
-                (None, None) => None,
-            };
+            let out_of_order = first.map(|first| {
+                let (section, offset) = (first.section(), first.offset());
+                format!("keys ascend neither bytewise nor as a database's, first in the {section} at offset {offset}")
+            });
+            let named = stated.map(|name| format!("the table names the comparator {name:?}"));
+            self.report.order_clue = named.or(out_of_order);
             self.report.unknown_order = self.report.order_clue.is_some();
         }
         reading.order
