@@ -174,3 +174,5 @@ impl DoubleEndedIterator for DbRange {
         self.0.take(Way::Back)
     }
 }
+
+impl std::iter::FusedIterator for DbRange {}

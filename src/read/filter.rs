@@ -157,29 +157,19 @@ impl TableFilter {
         Ok(())
     }
 
-    /// Whether the filter of the whole table passes `key`; `None` if it has filters of windows, which know no key of another block.
+    /// Whether the filter passes `key`, which is looked for in the data block at offset `block`; `None` without a block if it has
+    /// filters of windows, which know no key of another block.
     #[inline(never)]
-    pub(super) fn ask(&self, key: &[u8]) -> Result<Option<bool>, NotLoaded> {
+    pub(crate) fn ask(&self, key: &[u8], block: Option<u64>) -> Result<Option<bool>, NotLoaded> {
         match &self.form {
             Form::InPieces(pieces, cells) => {
                 let passes = pieces.ask(RibbonFilterPolicy::hash(key), |i| piece(cells, i));
                 passes.map(Some).ok_or(NotLoaded)
             }
-            Form::Whole(filter) => match filter.get().ok_or(NotLoaded)? {
-                Whole::Table(filter) => Ok(Some(self.passes_in(filter, key, 0))),
-                Whole::Windows(_) => Ok(None),
-            },
-        }
-    }
-
-    /// Whether the filter of the window of the data block at offset `block` passes `key`; `None` if it is of the whole table.
-    pub(super) fn ask_block(&self, key: &[u8], block: u64) -> Result<Option<bool>, NotLoaded> {
-        match &self.form {
-            Form::InPieces(..) => Ok(None),
-            Form::Whole(filter) => match filter.get().ok_or(NotLoaded)? {
-                Whole::Windows(filter) => Ok(Some(self.passes_in(filter, key, block))),
-                Whole::Table(_) => Ok(None),
-            },
+            Form::Whole(filter) => Ok(match filter.get().ok_or(NotLoaded)? {
+                Whole::Table(filter) => Some(self.passes_in(filter, key, 0)),
+                Whole::Windows(filter) => block.map(|block| self.passes_in(filter, key, block)),
+            }),
         }
     }
 
@@ -189,15 +179,6 @@ impl TableFilter {
             FilterOf::Keys(policy) => filter.key_may_match(&**policy, block, key),
             FilterOf::Prefixes(_) => filter.prefix_may_match(key),
         }
-    }
-
-    /// Whether the filter passes `key`, which is looked for in the data block at offset `block`.
-    pub(crate) fn passes(&self, block: u64, key: &[u8]) -> Result<bool, NotLoaded> {
-        let passes = match self.ask(key)? {
-            None => self.ask_block(key, block)?,
-            passes => passes,
-        };
-        Ok(passes.unwrap_or(true))
     }
 
     /// What is in the block; `None` if it is read whole, and is not there.

@@ -35,7 +35,7 @@ impl Inner {
         let mut parts = Vec::new();
         if let Some(filter) = &self.filter {
             let key = order.filter_key(key);
-            match filter.ask(key) {
+            match filter.ask(key, None) {
                 Ok(Some(false)) => return parts,
                 Ok(_) => {}
                 Err(NotLoaded) => {

@@ -111,13 +111,6 @@ impl From<&Table> for TableRange {
     }
 }
 
-/// All of the table.
-impl From<Table> for TableRange {
-    fn from(table: Table) -> TableRange {
-        table.iter()
-    }
-}
-
 /// All entries, as by [`Table::iter`].
 impl IntoIterator for &Table {
     type Item = Result<(Bytes, Bytes)>;

@@ -129,12 +129,12 @@ impl Table {
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) of that one block;
     /// [`ErrorKind::Comparator`](crate::ErrorKind::Comparator) if its keys are in another order.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        let found = self.lookup(key.as_ref())?;
-        Ok(found.map(|(mut block, value)| {
-            block.truncate(value.end);
-            block.advance(value.start);
-            block
-        }))
+        let Some((mut block, value)) = self.lookup(key.as_ref())? else {
+            return Ok(None);
+        };
+        block.truncate(value.end);
+        block.advance(value.start);
+        Ok(Some(block))
     }
 
     /// Calls `read` with the value of `key`, and returns what it returns; `None` if the table does not hold the key.
@@ -349,7 +349,8 @@ impl Inner {
         self.file.locate(defect, Section::Data, found.handle.offset)
     }
 
-    /// Whether the filter passes `key` for a data block, or, without a block, for the table; `None` if there is no filter of that kind.
+    /// Whether the filter passes `key`, which is looked for in this data block; `None` if there is no filter, or, without a block, one of
+    /// windows.
     #[inline]
     fn ask_filter(
         &self,
@@ -360,11 +361,10 @@ impl Inner {
         let Some(filter) = &self.filter else {
             return Ok(None);
         };
-        let key = order.filter_key(key);
-        match found {
-            None => filter.ask(key),
-            Some(found) => filter.ask_block(key, found.handle.offset),
-        }
+        filter.ask(
+            order.filter_key(key),
+            found.map(|found| found.handle.offset),
+        )
     }
 
     /// The data block to look for `key` in, which `find` returns, if filters pass the key: that of the table, which answered `passes`, or
@@ -396,6 +396,7 @@ impl Inner {
     }
 
     /// Whether the versions of the user key that `key` has may begin in the block after this one: if its index key has it, too.
+    #[cold]
     fn may_begin_after(&self, found: BlockRef, key: &[u8], order: &Order) -> bool {
         matches!(order, Order::Custom(_))
             && found.block + 1 < self.index.len()
