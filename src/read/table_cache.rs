@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::error::Result;
 use crate::read::table::Table;
@@ -169,17 +169,19 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
     /// ago. Forgets those that could not be opened.
     fn make_room(&self) -> Vec<Slot<T>> {
         let mut open = lock(&self.open);
-        // A table that is being opened, or looked at by another call, keeps the weight that it had: none if it is new.
-        for slot in open.slots.values_mut() {
-            if let Ok(table) = slot.table.try_lock()
-                && let Some(table) = &*table
-            {
-                slot.weight = table.weight().max(1) as u64;
-            }
-        }
-        let is_asked_for = |slot: &Slot<T>| Arc::strong_count(&slot.table) > 1;
         let slots = &mut open.slots;
-        slots.retain(|_, slot| slot.weight > 0 || is_asked_for(slot));
+        slots.retain(|_, slot| {
+            let table = match slot.table.try_lock() {
+                Ok(table) => table,
+                Err(TryLockError::Poisoned(error)) => error.into_inner(),
+                // It is being opened, or looked at by another call: it keeps the weight that it had, none if it is new.
+                Err(TryLockError::WouldBlock) => return true,
+            };
+            slot.weight = table
+                .as_ref()
+                .map_or(0, |table| table.weight().max(1) as u64);
+            slot.weight > 0 || Arc::strong_count(&slot.table) > 1
+        });
         let mut closed = Vec::new();
         loop {
             let opened = slots.iter().filter(|(_, slot)| slot.weight > 0);
