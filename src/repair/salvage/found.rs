@@ -12,7 +12,7 @@ use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::FilterBlockReader;
-use crate::format::footer::BlockHandle;
+use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame::{self, TRAILER_LEN};
 use crate::format::pieces::Pieces;
 use crate::format::properties::{FIRST_PROPERTY, Properties};
@@ -27,6 +27,7 @@ pub(crate) struct Found {
     /// in this build, its keys are too large, or it makes no sense. Filters and `about.pieces` may be large, and are decoded again
     /// where they are used.
     pub(crate) digest: Digest,
+    pub(super) footer: Option<Footer>,
 }
 
 /// What is kept of a block of entries. Of anything else, the default.
@@ -52,11 +53,17 @@ pub(crate) struct Digest {
 }
 
 impl Found {
-    pub(super) fn new(range: Range<u64>, section: Section, digest: Digest) -> Found {
+    pub(super) fn new(
+        range: Range<u64>,
+        section: Section,
+        digest: Digest,
+        footer: Option<Footer>,
+    ) -> Found {
         Found {
             range,
             section: section.into(),
             digest,
+            footer,
         }
     }
 
@@ -105,13 +112,15 @@ impl Survey<'_> {
         let range = offset..offset + frame.len() as u64;
         let content = self.content(frame);
         let (section, digest) = content.unwrap_or((Section::Data, Digest::default()));
-        Some(Found::new(range, section, digest))
+        Some(Found::new(range, section, digest, None))
     }
 
     fn content(&mut self, frame: &Bytes) -> Option<(Section, Digest)> {
         let payload = frame::open(frame).ok()?;
         let Ok((section, mut digest)) = self.digest(&payload) else {
-            return Some((not_entries(payload)?, Digest::default()));
+            // Filters and pieces are always stored raw.
+            let section = not_entries(payload).filter(|_| frame::is_raw(frame))?;
+            return Some((section, Digest::default()));
         };
         let keys = digest.first.len() + digest.last.len();
         self.room = self.room.checked_sub(keys as u64)?;

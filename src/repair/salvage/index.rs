@@ -7,7 +7,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::copy::index_room;
-use super::found::{Digest, Found};
+use super::found::Found;
 use super::kinds::clue;
 use super::survey::{Survey, moved, run_of};
 use crate::error::Section;
@@ -30,8 +30,9 @@ pub(super) struct Index<'s> {
     pub(super) is_in_place: bool,
     /// Whether the blocks are in the builder's order.
     pub(super) is_ordered: bool,
-    /// Number of blocks before it, at most as many as it lists.
+    /// Number of blocks near it, at most as many as it lists, and how many of these it lists.
     near: usize,
+    own_near: usize,
 }
 
 /// A block that an index lists.
@@ -81,19 +82,18 @@ impl<'s> Index<'s> {
         let begin = footer.map_or(0, |footer| footer.range.end);
         let own = survey.before(list.range.start);
         let own = own.take_while(|found| found.range.start >= begin);
-        let own = own.filter(|found| found.is_data());
+        let own = own.filter(|found| found.has_entries());
         let own: Vec<&Found> = own.take(4 * count + 64).collect();
-        index.near = own.len().min(count);
         // A size alone says little: two blocks have to agree.
         let mut votes: HashMap<u64, usize> = HashMap::from([(0, 2)]);
-        for found in own {
-            for (_, listed) in index.candidates(found) {
+        for found in own.iter().filter(|found| found.is_data()) {
+            for (i, listed) in index.candidates(found) {
                 let by = found.range.start.wrapping_sub(listed.handle.offset);
-                *votes.entry(by).or_default() += 1;
+                *votes.entry(by).or_default() += 1 + usize::from(index.fits(i, found, true));
             }
         }
-        let shifts = votes.into_iter().filter(|(_, votes)| *votes > 1);
-        let mut shifts: Vec<(u64, usize)> = shifts.collect();
+        votes.retain(|_, votes| *votes > 1);
+        let mut shifts: Vec<(u64, usize)> = votes.into_iter().collect();
         shifts.sort_unstable_by_key(|(by, votes)| Reverse((*votes, *by as i64)));
         let shifts = shifts.into_iter().map(|(by, _)| by);
         let mut used = HashSet::new();
@@ -109,6 +109,12 @@ impl<'s> Index<'s> {
                 listed.found = found.filter(|found| used.insert(found.range.start));
             }
         }
+        let is_used = |found: &&Found| used.contains(&found.range.start);
+        let near = own.into_iter();
+        let near = near.filter(|own| is_used(own) || own.is_data());
+        let near: Vec<&Found> = near.take(count).collect();
+        index.near = near.len();
+        index.own_near = near.into_iter().filter(is_used).count();
         Some(index)
     }
 
@@ -141,6 +147,7 @@ impl<'s> Index<'s> {
             is_in_place: moved_by == Some(0) && is_last,
             is_ordered: false,
             near: 0,
+            own_near: 0,
         })
     }
 
@@ -151,22 +158,22 @@ impl<'s> Index<'s> {
             // Nothing else can be the index of an empty table.
             return !self.listed.is_empty() || self.survey.data().next().is_none();
         }
-        let placed = self.blocks().count();
-        (placed > 0 && 2 * placed >= self.near || self.fills_the_front())
+        (self.near > 0 && 2 * self.own_near >= self.near || self.fills_the_front())
             && self.stands_apart(clues, must_have_room)
     }
 
     /// Whether the list, which no footer names, can be told from data whose values are handles by its keys or by what lies
     /// around it.
     ///
-    /// Data would continue the keys of the block right before it. A list of several blocks that does so is an index only if it has
-    /// the form of one, all keys stored whole. After a list of one block comes no data, and either its key is what a writer makes
-    /// of a block's last key, or metaindex, filter or a gap lies before it. `must_have_room`: whether parts in their places show
-    /// that it is no index which has lost what was before it.
+    /// Data would continue the keys of the block before it. An index does so only if that is the only one which it lists.
+    /// Then either its key is what a writer makes of a block's last key, or metaindex, filter or a gap lies between the two; and
+    /// no data comes right after it, which a longer one that does not continue the keys may have. `must_have_room`: whether anything after it shows that it is no index which has lost
+    /// what was before it.
     fn stands_apart(&self, clues: &HashSet<u64>, must_have_room: bool) -> bool {
         let survey = self.survey;
         let Range { start, end } = self.list.range;
-        let is_last = !survey.frames.get(&end).is_some_and(Found::is_data);
+        let after = survey.frames.get(&end);
+        let is_last = !after.is_some_and(Found::is_data);
         let before = survey.before(start).next();
         let before = before.filter(|before| before.range.end == start);
         let follows_data = before.is_some_and(Found::is_data);
@@ -177,7 +184,14 @@ impl<'s> Index<'s> {
             ascend && survey.order.compare(&digest.last, &own.first).is_lt()
         });
         let [only] = &self.listed[..] else {
-            return !continues || !follows_data || own.has_restarts_only;
+            let has_its_form = own.has_restarts_only && { self.listed.iter() }
+                .all(|listed| listed.handle != self.list.handle());
+            let mut blocks = self.listed.iter().enumerate();
+            let fit = |(i, listed): (usize, &Listed<'s>)| {
+                listed.found.is_none_or(|found| self.fits(i, found, true))
+            };
+            let is_its = has_its_form && self.own_near > 0 && blocks.all(fit);
+            return !continues || is_last && (!follows_data || is_its);
         };
         // None of a database's data has the largest sequence number.
         let is_shortened = self.survey.order.shortens_filter_keys() && is_separator(&only.key);
@@ -187,13 +201,14 @@ impl<'s> Index<'s> {
         let ends_a_table =
             |found: &Found| matches!(found.section.get(), Section::Metaindex | Section::Footer);
         // Where no data is left, the listed block must at least have had room, unless bytes may be missing.
-        let has_room = only.handle.end() <= Some(start)
+        let has_room = self.near > 0
+            || only.handle.end() <= Some(start)
             || before.map_or(start > 0, ends_a_table)
             || !must_have_room;
         // Data of another table, which came in front of it: its keys go before, or the front of its own is gone.
         let may_be_others = !continues || !survey.frames.contains_key(&0);
         let is_others = may_be_others && !must_have_room && self.fills_the_front();
-        has_room && is_last && (!follows_data || is_others)
+        has_room && is_last && (!follows_data || is_others && after.is_some())
     }
 
     /// Whether the blocks follow each other from the front of a file, without gaps or with the padding of an aligned table. Values
@@ -232,14 +247,14 @@ impl<'s> Index<'s> {
         for by in self.listed.iter().filter_map(Listed::shift) {
             *together.entry(by).or_default() += 1;
         }
-        let kept = self.listed.iter().enumerate().map(|place @ (_, listed)| {
+        let kept = self.listed.iter().enumerate().map(|(i, listed)| {
             let (found, by) = (listed.found?, listed.shift()?);
             // One that moved by itself may lie inside another one.
             let is_alone = together.get(&by) == Some(&1);
             let is_placed = by == 0 || Some(by) == self.moved_by || !is_alone;
             // In another order, an index key may have been shortened: the block is no other's.
             let names_other = || self.by_key.contains_key(&found.digest.last[..]);
-            let fits = self.fits(place, found) || !self.is_ordered && !names_other();
+            let fits = self.fits(i, found, self.is_ordered) || !self.is_ordered && !names_other();
             (is_placed && fits).then_some(found)
         });
         let kept: Vec<_> = kept.collect();
@@ -250,8 +265,10 @@ impl<'s> Index<'s> {
         self.measure();
         // What is found shows how far those around it have moved, and so what lies inside another one.
         for _ in 0..2 {
-            self.search();
-            self.measure();
+            if self.listed.iter().any(|listed| listed.found.is_none()) {
+                self.search();
+                self.measure();
+            }
         }
         // If hardly a block was in its place, those found elsewhere tell the order.
         self.is_ordered = !is_other && self.is_in_order();
@@ -267,11 +284,10 @@ impl<'s> Index<'s> {
             if used.contains(&start) || self.is_inside_another(found) {
                 continue;
             }
-            let place = self.candidates(found).find_map(|place @ (i, listed)| {
-                let (is_last, _) = self.tests(place, found);
-                let rank = (is_last, start < self.list.range.start, start);
+            let place = self.candidates(found).find_map(|(i, listed)| {
+                let rank = (self.tests(i, found).0, start < self.list.range.start, start);
                 let is_better = elsewhere.get(&i).is_none_or(|(other, _)| rank > *other);
-                let fits = is_better && self.fits(place, found);
+                let fits = is_better && self.fits(i, found, self.is_ordered);
                 (listed.found.is_none() && fits).then_some((i, (rank, found)))
             });
             elsewhere.extend(place);
@@ -288,7 +304,8 @@ impl<'s> Index<'s> {
     fn measure(&mut self) {
         let size = self.survey.file.size;
         let mut afters: Vec<Option<u64>> = self.listed.iter().map(Listed::shift).collect();
-        let mut after = self.moved_by;
+        let last = afters.iter().rev().find_map(|by| *by);
+        let mut after = self.moved_by.or(last);
         for by in afters.iter_mut().rev() {
             after = by.or(after);
             *by = after;
@@ -299,7 +316,7 @@ impl<'s> Index<'s> {
             let by = before.or(after);
             let extent = by.and_then(|by| moved(listed.handle, by));
             let extent = extent.filter(|extent| listed.found.is_none() && extent.end <= size);
-            if let Some(extent) = extent.as_ref().filter(|_| after.or(by) == by) {
+            if let Some(extent) = extent.as_ref().filter(|_| after == by) {
                 missing.insert(extent.start, extent.end);
             }
             listed.extent = listed.extent.take().or(extent);
@@ -329,33 +346,39 @@ impl<'s> Index<'s> {
         all.filter(move |(_, listed)| listed.handle.size == size)
     }
 
-    /// Whether the last key of a block is the index key of `place`, and whether the block lies between that and the one before.
-    fn tests(&self, (i, listed): (usize, &Listed<'_>), found: &Found) -> (bool, bool) {
-        let (order, Digest { first, last, .. }) = (self.survey.order, &found.digest);
+    /// Whether the last key of a block is the index key of block `i`, and whether the block lies between that and the one before.
+    fn tests(&self, i: usize, found: &Found) -> (bool, bool) {
+        let digest = &found.digest;
+        let Some(Listed { key, .. }) = self.listed.get(i) else {
+            return (false, false);
+        };
         let before = i.checked_sub(1).and_then(|before| self.listed.get(before));
-        let is_after = |before: &Listed<'_>| order.compare(&before.key, first).is_lt();
-        let is_between = before.is_none_or(is_after) && order.compare(last, &listed.key).is_le();
-        (*last == listed.key, is_between)
+        let is_after =
+            |own: &Listed<'_>| self.survey.order.compare(&own.key, &digest.first).is_lt();
+        let reaches = |end: &[u8]| self.survey.order.compare(end, key).is_le();
+        let is_between =
+            before.is_none_or(is_after) && reaches(&digest.first) && reaches(&digest.last);
+        (digest.last == *key, is_between)
     }
 
     /// Whether a block fits its index key, in the builder's order or in another one.
-    fn fits(&self, place: (usize, &Listed<'_>), found: &Found) -> bool {
-        let (is_last, is_between) = self.tests(place, found);
-        is_last || self.is_ordered && is_between
+    fn fits(&self, i: usize, found: &Found, is_ordered: bool) -> bool {
+        let (is_last, is_between) = self.tests(i, found);
+        is_last || is_ordered && is_between
     }
 
     /// Whether the table seems to be in the builder's order: whether most blocks fit, each at whichever place is its.
     fn is_in_order(&self) -> bool {
         let tests = self.blocks().map(|found| {
             let place = self.candidates(found).next();
-            place.map_or((false, false), |place| self.tests(place, found))
+            place.map_or((false, false), |(i, _)| self.tests(i, found))
         });
         let tests: Vec<(bool, bool)> = tests.collect();
         let count = |of| tests.iter().filter(|tests| **tests == of).count();
         let (only_last, neither) = (count((true, false)), count((false, false)));
         let misordered = { self.blocks() }.filter(|found| !found.digest.ascends);
         let (misordered, all) = (misordered.count(), tests.len());
-        // Where index keys were shortened in the builder's order, keys out of order in some blocks are a fault of the writer.
+        // Where index keys were shortened in the builder's order, keys out of order are a fault of the writer.
         let is_evident = 2 * count((false, true)) > all && 2 * misordered <= all;
         let keys = self.listed.iter().map(|listed| &listed.key);
         keys.is_sorted_by(|a, b| self.survey.order.compare(a, b).is_lt())

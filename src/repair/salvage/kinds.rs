@@ -8,7 +8,7 @@
 //!   properties after it state as many blocks of as many bytes as it lists.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use super::index::Index;
 use super::survey::{Survey, moved};
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
+use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
 use crate::format::internal_key::user_order;
 use crate::format::pieces::Pieces;
@@ -50,8 +50,12 @@ impl<'s> Kinds<'s> {
         let named = follow_footers(survey);
         set_aside_metaindexes(survey);
         let (mut index, inside) = find_index(survey, &named);
-        let listed = index.iter().flat_map(Index::blocks);
-        listed.for_each(|found| found.section.set(Section::Data));
+        for found in named.keys().filter_map(|start| survey.frames.get(start)) {
+            // One that lists nothing of use is no data either.
+            if found.section.get() == Section::Data {
+                found.section.set(Section::Index);
+            }
+        }
         let properties = match &index {
             Some(index) => properties_of(survey, index),
             None => {
@@ -66,6 +70,7 @@ impl<'s> Kinds<'s> {
         let is_other_order = properties.as_ref().is_some_and(is_other);
         if let Some(index) = &mut index {
             index.settle(is_other_order);
+            { index.blocks() }.for_each(|found| found.section.set(Section::Data));
         }
         Kinds {
             survey,
@@ -131,10 +136,14 @@ impl<'s> Kinds<'s> {
     /// What the table's keys say about its kind.
     pub(super) fn evidence(&self) -> Evidence {
         let mut evidence = Evidence::default();
-        let listed = self.index.iter().flat_map(|index| &index.listed);
-        listed.for_each(|listed| evidence.add_index_key(&listed.key));
-        let data = self.survey.data();
-        data.for_each(|found| evidence.add(&found.digest.evidence));
+        let blocks: Vec<&Found> = match &self.index {
+            None => self.survey.data().collect(),
+            Some(index) => {
+                { index.listed.iter() }.for_each(|listed| evidence.add_index_key(&listed.key));
+                index.blocks().collect()
+            }
+        };
+        { blocks.iter() }.for_each(|found| evidence.add(&found.digest.evidence));
         evidence
     }
 }
@@ -146,29 +155,47 @@ fn find_index<'s>(
 ) -> (Option<Index<'s>>, Option<Index<'s>>) {
     let runs = survey.runs();
     let clues = clues(survey);
-    let (mut chosen, mut inside, mut must_have_room) = (None, None, false);
+    let (mut listed, mut must_have_room) = (HashSet::<u64>::new(), false);
+    let (mut index, mut inside) = (None, None);
     for found in survey.before(survey.file.size) {
-        let moved_by = named.get(&found.range.start).copied();
-        let is_list = found.digest.is_list;
+        let start = found.range.start;
+        let moved_by = named.get(&start).copied();
+        let is_new = !listed.contains(&start);
+        let is_list = is_new && found.digest.is_list;
         let is_certain = is_list && is_stated(survey, found);
-        let may_be_one = moved_by.is_some() || is_certain || is_list && found.is_data();
+        let is_named = is_new && moved_by.is_some();
+        let may_be_one = is_named || is_certain || is_list && found.is_data();
         let own = may_be_one.then(|| Index::locate(survey, found, moved_by));
         let is_one = |own: &Index<'_>| is_certain || own.is_likely(&clues, must_have_room);
-        if let Some(index) = own.flatten().filter(is_one) {
-            found.section.set(Section::Index);
-            if chosen.is_none() && index.is_inside_a_value(&runs) {
-                inside.get_or_insert(index);
-            } else if chosen.is_none() {
-                // One that seemed to be inside a value cannot be: this index comes before it.
-                chosen = inside.take().or(Some(index));
-            }
-        } else if found.section.get() == Section::Metaindex {
-            // Parts in their places show that a list before them is no index which has lost all that was before it.
-            let parts = survey.handles_in(found.handle());
-            must_have_room |= parts.into_iter().any(|part| survey.at(part, 0).is_some());
+        let Some(found_index) = own.flatten().filter(is_one) else {
+            must_have_room |= shows_that_nothing_is_missing(survey, found);
+            continue;
+        };
+        listed.extend(found_index.starts());
+        found.section.set(Section::Index);
+        if index.is_some() {
+            continue;
+        }
+        if found_index.is_inside_a_value(&runs) {
+            inside.get_or_insert(found_index);
+        } else {
+            // One that seemed to be inside a value cannot be: this index comes before it.
+            index = inside.take().or(Some(found_index));
         }
     }
-    (chosen, inside)
+    (index, inside)
+}
+
+/// Whether a block that comes after a list shows that the list is no index which has lost all that was before it: data,
+/// pieces and properties that are another one's, or what has not moved.
+fn shows_that_nothing_is_missing(survey: &Survey<'_>, found: &Found) -> bool {
+    let is_there = |handle: BlockHandle| survey.at(handle, 0).is_some();
+    match found.section.get() {
+        Section::Pieces | Section::Properties => true,
+        Section::Footer => found.footer.is_some_and(|footer| is_there(footer.index)),
+        Section::Metaindex => survey.handles_in(found.handle()).into_iter().any(is_there),
+        _ => found.is_data(),
+    }
 }
 
 /// Whether a list is certainly an index by the metadata after it, wherever they have moved: `about.pieces` that divides it, or
@@ -194,28 +221,29 @@ fn is_stated(survey: &Survey<'_>, list: &Found) -> bool {
 /// What an index says of the last block of its table, for all blocks of data: with a key that is shortened as by this crate, or not
 /// at all.
 fn clues(survey: &Survey<'_>) -> HashSet<u64> {
-    let comparator = survey.order.comparator();
-    let of_block = |found: &Found| {
-        let (size, last) = (found.handle().size, &found.digest.last);
-        let mut shortened = last.clone();
-        comparator.find_short_successor(&mut shortened);
-        [clue(size, last), clue(size, &shortened)]
-    };
-    survey.data().flat_map(of_block).collect()
+    let mut clues = HashSet::new();
+    for found in survey.data() {
+        let size = found.handle().size;
+        let mut key = found.digest.last.clone();
+        clues.insert(clue(size, &key));
+        survey.order.comparator().find_short_successor(&mut key);
+        clues.insert(clue(size, &key));
+    }
+    clues
 }
 
 /// What an index says of a block, as a hash: the keys themselves would take memory.
 pub(super) fn clue(size: u64, key: &[u8]) -> u64 {
-    BuildHasherDefault::<DefaultHasher>::new().hash_one((size, key))
+    let mut hasher = DefaultHasher::new();
+    (size, key).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Sets aside the metaindex that each footer names. Returns the indexes that they name, each with how far it has moved.
 fn follow_footers(survey: &Survey<'_>) -> HashMap<u64, u64> {
     let mut named = HashMap::new();
     let footers = survey.from(0).filter_map(|found| {
-        let is_footer = found.section.get() == Section::Footer;
-        let bytes = is_footer.then(|| survey.file.read(found.range.start, FOOTER_LEN));
-        let footer = Footer::decode(&bytes?.ok()?).ok()?;
+        let footer = found.footer?;
         Some((footer, found.range.start.wrapping_sub(footer.blocks_end()?)))
     });
     for (footer, by) in footers {
@@ -224,15 +252,24 @@ fn follow_footers(survey: &Survey<'_>) -> HashMap<u64, u64> {
             let is_empty = || found.section.get() == Section::Metaindex;
             (found.has_entries() || is_empty()).then_some(found)
         };
-        if let Some(metaindex) = entries_at(footer.metaindex) {
-            metaindex.section.set(Section::Metaindex);
+        let metaindex = entries_at(footer.metaindex);
+        // A footer that lost bytes of its padding is read from a byte too early, and may name anything.
+        let is_index = |found: &&Found| {
+            let may_be_one = by == 0 || metaindex.is_some() || !found.digest.names_parts;
+            !found.has_entries() || found.digest.is_list && may_be_one
+        };
+        let index = entries_at(footer.index).filter(is_index);
+        if let (Some(index), Some(metaindex)) = (index, metaindex) {
             // Other parts that it names are no data, unless the index lists them.
-            let parts = survey.handles_in(metaindex.handle()).into_iter();
-            let parts = parts.take(MAX_PARTS).filter_map(entries_at);
+            let listed = survey.handles_in(index.handle());
+            let mut parts = survey.handles_in(metaindex.handle());
+            parts.truncate(MAX_PARTS);
+            parts.retain(|part| !listed.contains(part));
+            let parts = parts.into_iter().filter_map(entries_at);
             let parts = parts.filter(|part| part.is_data());
             parts.for_each(|part| part.section.set(Section::Metaindex));
         }
-        let index = entries_at(footer.index);
+        metaindex.inspect(|found| found.section.set(Section::Metaindex));
         named.extend(index.map(|found| (found.range.start, by)));
     }
     named
@@ -251,14 +288,9 @@ fn set_aside_metaindexes(survey: &Survey<'_>) {
             parts.insert(found.len());
             continue;
         }
-        // What a stock name leads to may have moved, so that other metadata, or the metaindex itself, is there.
-        let first = &found.digest.first;
-        let is_stock = STOCK.iter().any(|name| first.starts_with(name));
-        let is_data = |block: &&Found| block.is_data() && !(is_stock && block.digest.names_parts);
         let leads_to_no_data = |part: &BlockHandle| {
             moved(*part, 0).is_some_and(|place| {
-                let block = survey.before(place.end).find(is_data);
-                let block = block.map(|block| &block.range);
+                let block = data_before(survey, found, place.end);
                 let is_free = block.is_none_or(|block| block.end <= place.start);
                 let is_part = || parts.contains(&(place.end - place.start));
                 block != Some(&place) && (has_gap || is_free || is_part())
@@ -273,10 +305,24 @@ fn set_aside_metaindexes(survey: &Survey<'_>) {
     }
 }
 
+/// The last block of data that begins before `end`. What a stock name in `metaindex` leads to may have moved, so that other
+/// metadata, or itself, is there.
+fn data_before<'s>(survey: &'s Survey<'_>, metaindex: &Found, end: u64) -> Option<&'s Range<u64>> {
+    let first = &metaindex.digest.first;
+    let is_stock = STOCK.iter().any(|name| first.starts_with(name));
+    let may_be_moved = |found: &Found| found.digest.is_list || found.digest.names_parts;
+    let mut before = survey.before(end);
+    let block = before.find(|found| found.is_data() && !(is_stock && may_be_moved(found)))?;
+    Some(&block.range)
+}
+
 /// The properties after an index, where this crate writes them, or between it and its data. None of another table.
 fn properties_of(survey: &Survey<'_>, index: &Index<'_>) -> Option<Properties> {
+    let listed = index.starts();
     let is_beside = |found: &&Found| {
-        !found.is_data() && !matches!(found.section.get(), Section::Index | Section::Footer)
+        !matches!(found.section.get(), Section::Index | Section::Footer)
+            && !listed.contains(&found.range.start)
+            && !found.is_data()
     };
     let Range { start, end } = index.list.range;
     let after = survey.from(end).take_while(is_beside);

@@ -276,6 +276,7 @@ mod tests {
             range: 0..1,
             section: Section::Data.into(),
             digest,
+            footer: None,
         }
     }
 

@@ -107,13 +107,13 @@ impl<'a> Survey<'a> {
             let found = self.footer(start, size);
             self.insert(found);
         }
-        let (mut end, mut done) = (0, 0);
+        let (mut end_before, mut done) = (0, 0);
         for handle in self.handles_in(footer.index) {
             // Blocks in file order, so that no byte is read twice.
-            if handle.offset < end {
+            let Some(end) = handle.end().filter(|_| handle.offset >= end_before) else {
                 break;
-            }
-            end = handle.end().unwrap_or(u64::MAX);
+            };
+            end_before = end;
             done += self.place(handle);
             progress.reach(done)?;
         }
@@ -212,12 +212,14 @@ impl<'a> Survey<'a> {
     }
 
     /// Bytes of padding at the front of `gap`, before the frame `next`. A lost block may be zeros up to a page, too: so the
-    /// gap is all padding only if `next` needs that.
+    /// gap is all padding only if `next` may hold data and needs that.
     fn padding(&self, gap: Range<u64>, next: Option<&Found>) -> u64 {
         let (padding, len) = (page::to_boundary(gap.start), gap.end - gap.start);
-        let needs_padding = |next: &Found| page::padding(gap.start, next.len()) > 0;
+        let needs_padding = |next: &Found| {
+            next.is_data() && !next.digest.is_list && page::padding(gap.start, next.len()) > 0
+        };
         let has_room = padding < len || padding == len && next.is_some_and(needs_padding);
-        let is_padding = padding > 0 && has_room && {
+        let is_padding = gap.start > 0 && padding > 0 && has_room && {
             let bytes = self.file.read(gap.start, padding as usize);
             bytes.is_ok_and(|bytes| page::is_padding(gap.start, &bytes))
         };
@@ -261,8 +263,8 @@ impl Survey<'_> {
     /// The footer that begins at `at`: it comes right after a frame.
     fn footer(&mut self, at: u64, end: u64) -> Option<Found> {
         let range = at..at.saturating_add(FOOTER_LEN as u64);
-        Footer::decode(self.page_from(at).get(..FOOTER_LEN)?).ok()?;
-        let found = Found::new(range, Section::Footer, Digest::default());
+        let footer = Footer::decode(self.page_from(at).get(..FOOTER_LEN)?).ok()?;
+        let found = Found::new(range, Section::Footer, Digest::default(), Some(footer));
         (found.range.end <= end).then_some(found)
     }
 
@@ -270,8 +272,8 @@ impl Survey<'_> {
     fn walk(&mut self, at: u64, end: u64) -> Option<Found> {
         let len = page::to_boundary(at);
         let page = self.page_from(at);
-        let padding = page.get(..len as usize).filter(|_| len > 0);
-        let is_padded = padding.is_some_and(|padding| page::is_padding(at, padding));
+        let padding = page.get(..len as usize).unwrap_or_default();
+        let is_padded = len > 0 && page::is_padding(at, padding);
         let padded = is_padded.then(|| self.walk_from(at + len, end));
         padded.flatten().or_else(|| self.walk_from(at, end))
     }
@@ -341,9 +343,11 @@ impl Survey<'_> {
 
     /// The bytes from `at` on: those of a footer and more, or all up to the end of the file.
     fn page_from(&mut self, at: u64) -> Bytes {
-        let page_end = self.page.0 + self.page.1.len() as u64;
-        if at < self.page.0 || at + FOOTER_LEN as u64 > page_end {
-            let end = self.file.size.min(at.saturating_add(PAGE as u64));
+        let size = self.file.size;
+        let has = self.page.0..=self.page.0 + self.page.1.len() as u64;
+        let is_enough = at + FOOTER_LEN as u64 <= *has.end() || *has.end() == size;
+        if !(has.contains(&at) && is_enough) {
+            let end = size.min(at.saturating_add(PAGE as u64));
             self.page = (at, read_what_can_be(self.file, at.min(end)..end));
         }
         self.page.1.slice((at - self.page.0) as usize..)
