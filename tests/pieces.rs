@@ -1421,16 +1421,18 @@ fn irregular_restarts_of_an_index_are_errors() {
 
 /// A table with a key that contains an encoded entry, and a file whose `about.pieces` takes that one for the end of the first piece:
 /// the keys between it and the true top are said to be in the second.
-fn with_an_entry_in_a_key(options: &WriteOptions) -> (Specimen, Vec<u8>) {
+/// The first keys have values of so many bytes.
+fn with_an_entry_in_a_key(options: &WriteOptions, value_len: usize) -> (Specimen, Vec<u8>) {
     let fake = b"a";
-    let long = [b"c", &[0, 1, 3][..], fake].concat();
+    let handle_len = if value_len < 100 { 3 } else { 5 };
+    let long = [b"c", &[0, 1, handle_len][..], fake].concat();
     let mut builder = options.build(Vec::new());
     let mut entries: Vec<Entry> = (0..10)
-        .map(|i| (format!("b{i}").into_bytes(), vec![b'v'; 20]))
+        .map(|i| (format!("b{i}").into_bytes(), vec![b'v'; value_len]))
         .collect();
-    entries.push((long.clone(), vec![b'v'; 20]));
+    entries.push((long.clone(), vec![b'v'; value_len]));
     // The separator of two keys of which one begins with the other is the shorter one.
-    entries.push(([&long[..], b"z"].concat(), vec![b'v'; 20]));
+    entries.push(([&long[..], b"z"].concat(), vec![b'v'; value_len]));
     let early = entries.len();
     entries.extend((0..80_000).map(|i| (format!("d{i:05}").into_bytes(), b"v".to_vec())));
     for (i, (key, value)) in entries.iter().enumerate() {
@@ -1449,7 +1451,7 @@ fn with_an_entry_in_a_key(options: &WriteOptions) -> (Specimen, Vec<u8>) {
     let e = index.iter().position(|(key, _)| *key == long).unwrap();
     assert_eq!(
         index[e].1.len(),
-        3,
+        usize::from(handle_len),
         "the handle is as long as the fake entry says"
     );
     let end: usize = index[..=e]
@@ -1483,8 +1485,17 @@ fn a_key_that_contains_an_entry_hides_no_other() {
     let options = WriteOptions::new()
         .compression(Compression::None)
         .block_size(1);
-    for options in [options.clone(), options.no_filter()] {
-        let (specimen, file) = with_an_entry_in_a_key(&options);
+    // Of long values, each block is the only one in the window of its filter.
+    let windows = WriteOptions::leveldb()
+        .properties(true)
+        .compression(Compression::None)
+        .block_size(1);
+    for (options, value_len) in [
+        (options.clone(), 20),
+        (options.no_filter(), 20),
+        (windows, 3000),
+    ] {
+        let (specimen, file) = with_an_entry_in_a_key(&options, value_len);
         let sound = specimen.examine(&specimen.file, 1, "sound");
         assert_eq!(sound.unharmed, 2, "{sound:?}");
         let outcome = specimen.examine(&file, 1, "a fake end");
@@ -1498,7 +1509,69 @@ fn a_key_that_contains_an_entry_hides_no_other() {
             assert!(single().range(&key[..]..).next().unwrap().is_err());
             let back = single().range(..=&key[..]).next_back();
             assert!(back.is_none_or(|entry| entry.is_err()), "{key:?}");
+            assert!(single().may_contain(key).unwrap_or(true));
+            let merged = Table::merge([single().range(&key[..]..=&key[..])]);
+            let first = merged.and_then(|merged| merged.into_iter().next().transpose());
+            assert!(first.is_err(), "{key:?}");
         }
+    }
+}
+
+/// A window's filter rejected keys for the block that the lie leads to, and lookups took them for absent.
+#[test]
+fn a_key_that_contains_an_entry_hides_none_of_a_database() {
+    let options = WriteOptions::leveldb()
+        .properties(true)
+        .compression(Compression::None)
+        .block_size(1);
+    // A length, and a sequence number and a type, which `stored` ends with.
+    let long = [b"c", &[0, 9, 5][..], b"a"].concat();
+    let value = vec![b'v'; 3000];
+    let mut builder = options.build_db(Vec::new());
+    for i in 0..10 {
+        builder.put(format!("b{i}"), 1, &value).unwrap();
+        builder.flush().unwrap();
+    }
+    for key in [long.clone(), [&long[..], b"z"].concat()] {
+        builder.put(key, 1, &value).unwrap();
+        builder.flush().unwrap();
+    }
+    for i in 0..80_000 {
+        builder.put(format!("d{i:05}"), 1, b"v").unwrap();
+    }
+    let (file, _) = builder.finish_into_writer().unwrap();
+    let layout = Layout::of(&file);
+    let index = common::entries(&common::payload(&file, &layout.index));
+    let stored = [&long[..], &[1, 1, 0, 0, 0, 0, 0, 0]].concat();
+    let e = index.iter().position(|(key, _)| *key == stored).unwrap();
+    assert_eq!(index[e].1.len(), 5);
+    let lens = index[..=e]
+        .iter()
+        .map(|(key, handle)| 3 + key.len() + handle.len());
+    let end: usize = lens.sum();
+    let mut about = About::of(&file, &layout);
+    about.tops[0].len -= end as u64;
+    about.tops[0].blocks -= e as u64 + 1;
+    let lie = Top {
+        key: stored[4..].to_vec(),
+        len: end as u64,
+        blocks: e as u64 + 1,
+        last: take_pair(&mut &index[e].1[..]),
+        crc: 0,
+    };
+    about.tops.insert(0, lie);
+    about.compute_crcs(&file);
+    let file = with_about(&file, &layout, b"about.pieces", &about.encode());
+    let source = std::sync::Arc::new(Bytes::from(file));
+    let single = || OpenOptions::new().open_db_source(source.clone()).unwrap();
+    for i in 0..10 {
+        let key = format!("b{i}");
+        assert!(single().get(&key).is_err());
+        assert!(single().may_contain(&key).unwrap_or(true));
+        assert!(single().at(9).get_entries(&[&key]).is_err());
+        let merged = leveltable::DbTable::merge([single().range(&key..=&key)]);
+        let first = merged.and_then(|merged| merged.into_iter().next().transpose());
+        assert!(first.is_err(), "{key}");
     }
 }
 
@@ -1510,7 +1583,7 @@ fn a_key_that_contains_an_entry_hides_no_other_of_a_remote_table() {
         .compression(Compression::None)
         .block_size(1)
         .no_filter();
-    let (specimen, file) = with_an_entry_in_a_key(&options);
+    let (specimen, file) = with_an_entry_in_a_key(&options, 20);
     let file = Bytes::from(file);
     for key in &specimen.probes[..10] {
         let open = || {

@@ -384,9 +384,8 @@ impl Inner {
         let found = find()?;
         if let (None, Some(block)) = (passes, found) {
             passes = self.ask_filter(key, order, found)?;
-            if passes == Some(false) && self.may_begin_after(block, key, order) {
-                let next = self.index.block(block.block + 1);
-                passes = next.map_or(Ok(None), |next| self.ask_filter(key, order, Some(next)))?;
+            if passes == Some(false) {
+                passes = Some(self.may_be_elsewhere(block, key, order)?);
             }
         }
         if let Some(passes) = passes {
@@ -395,12 +394,28 @@ impl Inner {
         Ok(found.filter(|_| passes != Some(false)))
     }
 
-    /// Whether the versions of the user key that `key` has may begin in the block after this one: if its index key has it, too.
-    #[cold]
-    fn may_begin_after(&self, found: BlockRef, key: &[u8], order: &Order) -> bool {
-        matches!(order, Order::Custom(_))
+    /// Whether `key` may be in the table although the filter of this block's window rejects it: if it is not known where the piece of
+    /// the index begins that the block was found in, or if the versions of the user key may begin in the next block, since this one's
+    /// index key has the same user key.
+    fn may_be_elsewhere(
+        &self,
+        found: BlockRef,
+        key: &[u8],
+        order: &Order,
+    ) -> Result<bool, NotLoaded> {
+        if !self.index.is_placed(found.piece as usize) {
+            return Ok(true);
+        }
+        let may_begin_after = matches!(order, Order::Custom(_))
             && found.block + 1 < self.index.len()
-            && order.filter_key(self.index.key(found)) == order.filter_key(key)
+            && order.filter_key(self.index.key(found)) == order.filter_key(key);
+        if !may_begin_after {
+            return Ok(false);
+        }
+        match self.index.block(found.block + 1) {
+            Ok(next) => Ok(self.ask_filter(key, order, Some(next))? != Some(false)),
+            Err(NotLoaded) => Ok(true),
+        }
     }
 
     /// Counts that the filter passed a key, or did not.
