@@ -70,16 +70,26 @@ pub(crate) fn error(error: Error, path: Option<&Path>) -> Error {
         None => error,
     };
     let corruption = error.corruption();
-    event!(
-        target: "leveltable::error",
-        Level::ERROR,
-        path = error.path().map(|path| field::display(path.display())),
-        kind = field::debug(error.kind()),
-        section = corruption.map(|corruption| field::display(corruption.section)),
-        offset = corruption.map(|corruption| corruption.offset),
-        error = field::display(&error),
-        "an error"
-    );
+    // An event's level is part of its static description.
+    macro_rules! report {
+        ($level:ident) => {
+            event!(
+                target: "leveltable::error",
+                Level::$level,
+                path = error.path().map(|path| field::display(path.display())),
+                kind = field::debug(error.kind()),
+                section = corruption.map(|corruption| field::display(corruption.section)),
+                offset = corruption.map(|corruption| corruption.offset),
+                error = field::display(&error),
+                "an error"
+            )
+        };
+    }
+    if corruption.is_some() {
+        report!(ERROR);
+    } else {
+        report!(WARN);
+    }
     error
 }
 

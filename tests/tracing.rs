@@ -326,7 +326,7 @@ fn failed_reads_and_openings() {
     let missing = dir.path().join("missing.ldb");
     let failure = |path: Option<&Path>, kind: ErrorKind, error: &leveltable::Error| {
         let mut failure = event(
-            Level::ERROR,
+            Level::WARN,
             "leveltable::error",
             &[
                 ("message", &"an error"),
@@ -389,7 +389,7 @@ fn failed_writes() {
     }
     let (result, events) = events_of(|| WriteOptions::new().build(Full).finish());
     let failed = event(
-        Level::ERROR,
+        Level::WARN,
         "leveltable::error",
         &[
             ("message", &"an error"),

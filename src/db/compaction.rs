@@ -74,7 +74,7 @@ impl Compaction {
 
     /// Moves to the next entry that is kept. Lends its key and its value, which is empty for a deletion; `None` after the last.
     ///
-    /// Costs a step for every version that it passes over, and a search among the snapshots for all but the newest of each key.
+    /// Costs a step for every version that it passes over, and a search among the snapshots for each.
     ///
     /// # Errors
     ///

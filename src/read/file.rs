@@ -95,11 +95,14 @@ impl TableFile {
             #[cfg(feature = "async")]
             SourceBytes::Remote(source) => remote::request_parts(self, &**source, &missing).await?,
             _ => {
+                let parts = coalesced(&missing, MAX_GAP, MAX_READ_LEN);
                 let mut stretches = Vec::new();
-                self.read_each(&missing, &mut |i, read| {
-                    let offset = missing.get(i).map_or(0, |range| range.start);
-                    stretches.extend(read.ok().map(|bytes| Stretch { offset, bytes }));
-                });
+                let mut keep = |i, read| {
+                    if let (Some(&(offset, _)), Ok(bytes)) = (parts.get(i), read) {
+                        stretches.push(Stretch { offset, bytes });
+                    }
+                };
+                self.read_many(&parts, &mut keep);
                 stretches
             }
         };
@@ -402,8 +405,14 @@ pub(super) fn saturating_len(range: &Range<u64>) -> usize {
 }
 
 /// `range` as its offset and length.
-pub(super) fn part(range: &Range<u64>) -> (u64, usize) {
+fn part(range: &Range<u64>) -> (u64, usize) {
     (range.start, saturating_len(range))
+}
+
+/// Which parts of the file to read for `ranges`, which ascend.
+pub(super) fn coalesced(ranges: &[Range<u64>], max_gap: u64, max_len: u64) -> Vec<(u64, usize)> {
+    let groups = coalesce(ranges, max_gap, max_len);
+    groups.iter().map(|group| part(&group.bytes)).collect()
 }
 
 #[cold]

@@ -14,8 +14,8 @@ use crate::format::page::{PAGE_LEN, padding};
 pub(super) struct Pages {
     /// Least length of a block that is not compressed.
     block_size: u64,
-    /// Stored bytes per [`ONE`] that a block will seldom exceed: those of the last block, or close to those of the ones before it
-    /// if they had more. `None` before the first block.
+    /// Stored bytes per [`ONE`] that a block will seldom exceed: the ratio of the last block, or the highest of those before it,
+    /// which decays. `None` before the first block.
     ratio: Option<u64>,
 }
 

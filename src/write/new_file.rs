@@ -1,6 +1,6 @@
 //! Where a table is written to: any writer, or a path where it appears whole or not at all.
 
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -156,17 +156,26 @@ fn directory(file: &Path) -> &Path {
     file.parent().unwrap_or(file)
 }
 
-/// Some network and FUSE file systems cannot sync a directory. They take care of renames in their own way, so that is no error. Nor
-/// can Windows, whose file systems log renames themselves.
+/// Some network and FUSE file systems cannot sync a directory. They take care of renames in their own way, so that is no error.
+#[cfg(unix)]
 fn sync_directory(directory: &Path) -> io::Result<()> {
-    /// Where syncing needs a descriptor for writing, which a directory cannot have.
-    const EBADF: i32 = 9;
-    if cfg!(not(unix)) {
-        return Ok(());
+    use rustix::io::Errno;
+
+    const UNSUPPORTED: [Errno; 5] = [
+        Errno::INVAL,
+        Errno::NOTSUP,
+        Errno::OPNOTSUPP,
+        Errno::NOSYS,
+        Errno::BADF, // where syncing needs a descriptor for writing, which a directory cannot have
+    ];
+    match rustix::fs::fsync(std::fs::File::open(directory)?) {
+        Err(errno) if !UNSUPPORTED.contains(&errno) => Err(errno.into()),
+        _ => Ok(()),
     }
-    match File::open(directory)?.sync_all() {
-        Err(e) if e.raw_os_error() == Some(EBADF) => Ok(()),
-        Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
-        synced => synced,
-    }
+}
+
+/// Windows cannot sync a directory. Its file systems log renames themselves.
+#[cfg(not(unix))]
+fn sync_directory(_: &Path) -> io::Result<()> {
+    Ok(())
 }

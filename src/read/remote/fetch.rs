@@ -13,8 +13,7 @@ use super::flights::{Flight, Wanted};
 use super::source::AsyncReadAt;
 use super::table::AsyncTable;
 use crate::error::{Error, ErrorKind, Result};
-use crate::read::coalesce::coalesce;
-use crate::read::file::{Stretch, TableFile, part, saturating_len};
+use crate::read::file::{Stretch, TableFile, coalesced, saturating_len};
 use crate::read::index::BlockRef;
 use crate::read::parts::Part;
 use crate::read::store::frame_range;
@@ -39,8 +38,7 @@ pub(in crate::read) async fn request_parts(
     source: &dyn AsyncReadAt,
     parts: &[Range<u64>],
 ) -> Result<Vec<Stretch>> {
-    let groups = coalesce(parts, MAX_GAP, MAX_REQUEST_LEN);
-    let parts: Vec<(u64, usize)> = groups.iter().map(|group| part(&group.bytes)).collect();
+    let parts = coalesced(parts, MAX_GAP, MAX_REQUEST_LEN);
     if parts.is_empty() {
         return Ok(Vec::new());
     }
