@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use leveltable::repair::{IndexState, VerifyOptions, verify};
-use leveltable::{Compression, OpenOptions, WriteOptions};
+use leveltable::repair::{IndexState, SalvageOptions, VerifyOptions, salvage, verify};
+use leveltable::{Compression, ErrorKind, OpenOptions, WriteOptions};
 
 use super::common::{Entry, Layout, Random, build, handle_of};
 use super::{
@@ -529,5 +529,63 @@ fn an_index_right_before_data_is_not_taken_for_data() {
         let (report, rescued) = rescue([&file[..], data].concat());
         assert!(rescued == first, "{report}");
         assert_eq!(report.index, IndexState::Found, "{report}");
+    }
+}
+
+/// The kind of a table is that of its own keys, and not of those of another table in the file.
+#[test]
+fn of_two_tables_of_different_kinds_the_last_one_tells_its_own() {
+    for count in [3, 200] {
+        let plain = build(&WriteOptions::new(), &entries(10 * count));
+        let mut builder = WriteOptions::leveldb().build_db(Vec::new());
+        for i in 0..count as u64 {
+            let key = format!("user {i:05}");
+            builder.put(key, i + 5, b"v").unwrap();
+        }
+        let (database, _) = builder.finish_into_writer().unwrap();
+        let file = [plain, database].concat();
+        let mut builder = WriteOptions::new().build(Vec::new());
+        let refused = salvage(file.clone(), &mut builder, SalvageOptions::new());
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::DatabaseTable);
+        let mut builder = WriteOptions::new().build_db(Vec::new());
+        let report = salvage(file, &mut builder, SalvageOptions::new()).unwrap();
+        assert_eq!(report.entries, count as u64);
+    }
+}
+
+/// The block of a table of one entry, whose value could be a handle, is found although the table has moved and lost its end.
+#[test]
+fn a_moved_table_of_one_block_that_looks_like_an_index_is_found() {
+    let all = [entry("key0", &[0, 5])];
+    for options in [WriteOptions::leveldb(), WriteOptions::new()] {
+        let file = build(&options.compression(Compression::None), &all);
+        for lost in [1, 48] {
+            let moved = [&[0xaa; 7][..], &file[..file.len() - lost]].concat();
+            let (report, found) = rescue(moved);
+            assert_eq!(found, all, "{lost} bytes lost: {report}");
+            assert!(report.is_complete());
+        }
+    }
+}
+
+/// Data of another table whose values are handles that fill the front of the file is reported, and not taken for an index.
+#[test]
+fn another_tables_data_of_handles_is_reported() {
+    for count in [2, 7, 40] {
+        let mut offset = 0;
+        let handles = (0..count).map(|i| {
+            let handle = handle_of(&(offset..offset + 60));
+            offset += 60;
+            entry(&format!("a{i:03}"), &handle)
+        });
+        let first = build_blocks(&options(Compression::None), &[handles.collect()]);
+        let last = build(&options(Compression::None), &entries(20));
+        let (report, found) = rescue([first.clone(), last].concat());
+        assert_eq!(found, entries(20));
+        assert!(!report.is_complete(), "{count}: {report:?}");
+        let data = Layout::of(&first).data[0].clone();
+        let is_it = |range: &Range<u64>| range.start == data.start as u64;
+        assert!(report.lost.iter().any(|lost| is_it(&lost.range)), "{count}");
+        assert!(!report.set_aside.iter().any(|(_, range)| is_it(range)));
     }
 }
