@@ -87,7 +87,8 @@
 //! | `leveltable::open` | debug | `opened a table` | `path`, `bytes`, `blocks`, `filter` (the policy's name) |
 //! | | debug | `did not open a table` | `path`, `error` |
 //! | `leveltable::read` | trace | `reading` | `path`, `offset`, `bytes`: a read from the source |
-//! | `leveltable::error` | error | `an error` | `path`, `kind`, `error`, and for damage `section` and `offset`: an error of a file |
+//! | `leveltable::error` | error | `an error` | `path`, `kind`, `section`, `offset`, `error`: damage |
+//! | | warn | `an error` | `path`, `kind`, `error`: any other error of a file |
 //! | `leveltable::publish` | debug | `published a table` | `path`, `entries`, `bytes` |
 //!
 //! A field that is not known is absent: `path` of a source that was not opened by its path, `filter` of a table without one. An

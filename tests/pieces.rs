@@ -1447,8 +1447,15 @@ fn with_an_entry_in_a_key(options: &WriteOptions, value_len: usize) -> (Specimen
     let behind = specimen.entries[early..].iter().step_by(9_000);
     specimen.probes = first.chain(behind).map(|(key, _)| key.clone()).collect();
 
-    let index = common::entries(&common::payload(&specimen.file, &specimen.layout.index));
-    let e = index.iter().position(|(key, _)| *key == long).unwrap();
+    let file = with_a_false_end(&specimen.file, &specimen.layout, &long, fake);
+    (specimen, file)
+}
+
+/// `file`, in which `about.pieces` takes the entry in the index key `long`, of the key `fake`, for the end of the first piece.
+fn with_a_false_end(file: &[u8], layout: &Layout, long: &[u8], fake: &[u8]) -> Vec<u8> {
+    let index = common::entries(&common::payload(file, &layout.index));
+    let e = index.iter().position(|(key, _)| key == long).unwrap();
+    let handle_len = long[long.len() - fake.len() - 1];
     assert_eq!(
         index[e].1.len(),
         usize::from(handle_len),
@@ -1458,7 +1465,7 @@ fn with_an_entry_in_a_key(options: &WriteOptions, value_len: usize) -> (Specimen
         .iter()
         .map(|(key, handle)| 3 + key.len() + handle.len())
         .sum();
-    let mut about = About::of(&specimen.file, &specimen.layout);
+    let mut about = About::of(file, layout);
     let first = &mut about.tops[0];
     first.len -= end as u64;
     first.blocks -= e as u64 + 1;
@@ -1470,14 +1477,8 @@ fn with_an_entry_in_a_key(options: &WriteOptions, value_len: usize) -> (Specimen
         crc: 0,
     };
     about.tops.insert(0, lie);
-    about.compute_crcs(&specimen.file);
-    let file = with_about(
-        &specimen.file,
-        &specimen.layout,
-        b"about.pieces",
-        &about.encode(),
-    );
-    (specimen, file)
+    about.compute_crcs(file);
+    with_about(file, layout, b"about.pieces", &about.encode())
 }
 
 #[test]
@@ -1541,27 +1542,8 @@ fn a_key_that_contains_an_entry_hides_none_of_a_database() {
     }
     let (file, _) = builder.finish_into_writer().unwrap();
     let layout = Layout::of(&file);
-    let index = common::entries(&common::payload(&file, &layout.index));
     let stored = [&long[..], &[1, 1, 0, 0, 0, 0, 0, 0]].concat();
-    let e = index.iter().position(|(key, _)| *key == stored).unwrap();
-    assert_eq!(index[e].1.len(), 5);
-    let lens = index[..=e]
-        .iter()
-        .map(|(key, handle)| 3 + key.len() + handle.len());
-    let end: usize = lens.sum();
-    let mut about = About::of(&file, &layout);
-    about.tops[0].len -= end as u64;
-    about.tops[0].blocks -= e as u64 + 1;
-    let lie = Top {
-        key: stored[4..].to_vec(),
-        len: end as u64,
-        blocks: e as u64 + 1,
-        last: take_pair(&mut &index[e].1[..]),
-        crc: 0,
-    };
-    about.tops.insert(0, lie);
-    about.compute_crcs(&file);
-    let file = with_about(&file, &layout, b"about.pieces", &about.encode());
+    let file = with_a_false_end(&file, &layout, &stored, &stored[4..]);
     let source = std::sync::Arc::new(Bytes::from(file));
     let single = || OpenOptions::new().open_db_source(source.clone()).unwrap();
     for i in 0..10 {

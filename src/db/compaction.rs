@@ -2,7 +2,7 @@
 
 use crate::db::cursor::{DbCursor, copy};
 use crate::error::Result;
-use crate::format::internal_key::{InternalKey, MAX_SEQUENCE, ValueType};
+use crate::format::internal_key::{InternalKey, ValueType};
 
 /// The entries that outlive a compaction: those that somebody can still see; made by [`DbCursor::compact`].
 ///
@@ -52,10 +52,8 @@ impl DbCursor {
     pub fn compact(self, snapshots: impl IntoIterator<Item = u64>) -> Compaction {
         let mut snapshots: Vec<u64> = snapshots.into_iter().collect();
         snapshots.sort_unstable();
-        let mut versions = self.at(MAX_SEQUENCE);
-        versions.snapshot = None;
         Compaction {
-            versions,
+            versions: self.showing(None),
             snapshots,
             drops_deletions: false,
             last: None,

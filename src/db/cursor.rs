@@ -80,8 +80,13 @@ impl DbCursor {
     /// deletion. [`MAX_SEQUENCE`] sees the newest of all.
     ///
     /// The cursor returned stands before the first entry. A move costs a step for every version that it passes over.
-    pub fn at(mut self, sequence: u64) -> DbCursor {
-        self.snapshot = Some(sequence);
+    pub fn at(self, sequence: u64) -> DbCursor {
+        self.showing(Some(sequence))
+    }
+
+    /// Shows a snapshot or all entries, from the first on.
+    pub(super) fn showing(mut self, snapshot: Option<u64>) -> DbCursor {
+        self.snapshot = snapshot;
         self.stored.rewind();
         self.on_kept = false;
         self

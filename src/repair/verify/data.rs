@@ -149,6 +149,7 @@ impl Verifier<'_> {
     ) -> Option<Ends> {
         let mut evidence = Evidence::default();
         let mut repeated = Tally::default();
+        // One for each reading: the keys are plain or a database's, or it is not known which.
         let mut misordered = [Tally::default(), Tally::default()];
         let mut ends: Option<Ends> = None;
         let mut cursor = BlockCursor::new(block);
