@@ -10,23 +10,29 @@ use crate::format::footer::BlockHandle;
 /// Neighbouring entries of an index, decoded and checked once: searching them cannot fail.
 ///
 /// For each data block it holds a key at or after all of the block's keys and before all of the next block's, and the
-/// block's handle. Takes the entries' bytes and 32 more per data block.
+/// block's handle. Takes the entries' bytes and 33 more per data block.
 ///
-/// A search in bytewise order compares eight bytes of each key. Whole keys are read only to settle ties.
+/// A search in bytewise order compares eight bytes of each key. Whole keys are read only to settle ties. It waits for memory once:
+/// the ends of the spans are few enough to stay in the processor's caches, and the entries of a span arrive together.
 #[derive(Debug)]
 pub(super) struct IndexEntries {
     /// What the keys lie in.
     bytes: Bytes,
     entries: Vec<IndexEntry>,
-    /// Of each key but the last, the eight bytes after the shared ones.
-    prefixes: Box<[u64]>,
+    /// The prefix of the last entry of each span.
+    span_ends: Box<[u64]>,
     /// The leading bytes that all keys but the last share. The last may be the successor of the table's last key, often a
     /// single byte, and would end what all others share: a search leaves it out.
     shared: Bytes,
 }
 
+/// Number of neighbouring entries that are compared together.
+const SPAN: usize = 8;
+
 #[derive(Debug)]
 pub(super) struct IndexEntry {
+    /// Of a key that is not the last, the eight bytes after the shared ones.
+    prefix: u64,
     /// Where the key lies in the bytes.
     key: Range<u32>,
     handle: BlockHandle,
@@ -36,7 +42,11 @@ impl IndexEntry {
     /// Blocks are smaller than 4 GiB.
     pub(super) fn new(key: Range<usize>, handle: BlockHandle) -> IndexEntry {
         let key = key.start as u32..key.end as u32;
-        IndexEntry { key, handle }
+        IndexEntry {
+            prefix: 0,
+            key,
+            handle,
+        }
     }
 }
 
@@ -44,7 +54,7 @@ impl IndexEntries {
     /// Entries whose keys ascend and lie in `bytes`.
     pub(super) fn new(bytes: Bytes, entries: Vec<IndexEntry>) -> IndexEntries {
         let mut made = IndexEntries {
-            prefixes: Box::default(),
+            span_ends: Box::default(),
             shared: Bytes::new(),
             entries,
             bytes,
@@ -56,15 +66,18 @@ impl IndexEntries {
             made.shared = made.bytes.slice_ref(shared);
         }
         let prefixes = others.map(|i| prefix_at(made.key(i), made.shared.len()));
-        made.prefixes = prefixes.collect();
+        let prefixes: Vec<u64> = prefixes.collect();
+        let entries = made.entries.iter_mut().zip(&prefixes);
+        entries.for_each(|(entry, prefix)| entry.prefix = *prefix);
+        made.span_ends = prefixes.into_iter().skip(SPAN - 1).step_by(SPAN).collect();
         made
     }
 
     /// Bytes of memory that it takes, with those that its keys lie in or without.
     pub(super) fn weight(&self, with_bytes: bool) -> usize {
         let bytes = if with_bytes { self.bytes.len() } else { 0 };
-        let per_entry = size_of::<IndexEntry>() + size_of::<u64>();
-        bytes + size_of::<IndexEntries>() + per_entry * self.entries.len()
+        let own = size_of::<IndexEntries>() + size_of_val(&*self.span_ends);
+        bytes + own + size_of_val(&*self.entries)
     }
 
     /// Number of data blocks.
@@ -99,24 +112,32 @@ impl IndexEntries {
     pub(super) fn seek(&self, key: &[u8], order: &Order) -> usize {
         match order {
             Order::Bytewise => self.seek_by_prefix(key),
-            Order::Custom(_) => self.first_at_or_after(key, 0..self.prefixes.len(), order),
+            Order::Custom(_) => self.first_at_or_after(key, 0..self.all_but_last().len(), order),
         }
     }
 
     fn seek_by_prefix(&self, key: &[u8]) -> usize {
-        let prefixes = &*self.prefixes;
+        let entries = self.all_but_last();
         // An empty prefix is not compared: its pointer may dangle, and a masked load from it costs 100 ns.
         if !self.shared.is_empty() && !key.starts_with(&self.shared) {
             let is_before = *key < *self.shared;
-            return if is_before { 0 } else { prefixes.len() };
+            return if is_before { 0 } else { entries.len() };
         }
         let prefix = prefix_at(key, self.shared.len());
-        let low = prefixes.partition_point(|&other| other < prefix);
-        if prefixes.get(low) != Some(&prefix) {
+        let start = SPAN * self.span_ends.partition_point(|&end| end < prefix);
+        // Counted rather than searched: the processor fetches all of the span at once.
+        let span = entries.iter().skip(start).take(SPAN);
+        let low = start + span.filter(|entry| entry.prefix < prefix).count();
+        let rest = entries.get(low..).unwrap_or_default();
+        if rest.first().is_none_or(|entry| entry.prefix != prefix) {
             return low;
         }
-        let high = prefixes.partition_point(|&other| other <= prefix);
-        self.first_at_or_after(key, low..high, &Order::Bytewise)
+        let ties = rest.partition_point(|entry| entry.prefix == prefix);
+        self.first_at_or_after(key, low..low + ties, &Order::Bytewise)
+    }
+
+    fn all_but_last(&self) -> &[IndexEntry] {
+        self.entries.split_last().map_or(&[], |(_, others)| others)
     }
 
     /// The first of the data blocks in `range` whose key is at or after `key`, or the range's end.
@@ -149,7 +170,9 @@ fn prefix_at(key: &[u8], start: usize) -> u64 {
     if let Some(bytes) = rest.first_chunk() {
         return u64::from_be_bytes(*bytes);
     }
+    // The last bytes of the key, and others before them that do not count.
     let join = |n, &byte| n << 8 | u64::from(byte);
-    let missing = 8 * (8 - rest.len() as u32);
-    rest.iter().fold(0u64, join).unbounded_shl(missing)
+    let last = key.last_chunk().map(|bytes| u64::from_be_bytes(*bytes));
+    let last = last.unwrap_or_else(|| key.iter().fold(0, join));
+    last.unbounded_shl(8 * (8 - rest.len() as u32))
 }
