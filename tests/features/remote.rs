@@ -334,7 +334,6 @@ proptest! {
         let table = options.open_source(file.clone()).unwrap();
         let server = Server::of(file.clone());
         let remote = server.run(options.open_async(Arc::clone(&server), shape.tail_len)).unwrap();
-        prop_assert_eq!(remote.data_blocks(), table.data_blocks());
         prop_assert_eq!(remote.file_bytes(), table.file_bytes());
         prop_assert_eq!(remote.entries(), table.entries());
         prop_assert_eq!(remote.properties(), table.properties());
@@ -351,9 +350,6 @@ proptest! {
         for key in &probes {
             let value = table.get(key).unwrap();
             prop_assert_eq!(server.run(remote.get(key)).unwrap(), value.clone());
-            let with = server.run(remote.get_with(key, <[u8]>::to_vec)).unwrap();
-            prop_assert_eq!(with.map(Bytes::from), value.clone());
-            prop_assert_eq!(server.run(remote.contains_key(key)).unwrap(), value.is_some());
             prop_assert!(server.run(remote.may_contain(key)).unwrap() || value.is_none());
             let prefix = &key[..key.len() / 2];
             prop_assert_eq!(server.run(collect(remote.prefix(prefix))), walk(table.prefix(prefix)));
@@ -434,7 +430,6 @@ fn futures_and_what_they_return_travel_between_threads() {
     assert_send(&opening);
     let table = server.run(opening).unwrap();
     assert_send(&table.get("key"));
-    assert_send(&table.get_with("key", <[u8]>::len));
     assert_send(&table.get_many(&["a", "b"]));
     let mut range = table.range("a".."b");
     assert_send(&range);

@@ -140,29 +140,6 @@ impl AsyncTable {
         Ok(value.map(|value| block.slice(value)))
     }
 
-    /// Calls `read` with the value of `key`, and returns what it returns; `None` if the table does not hold the key.
-    ///
-    /// # Errors
-    ///
-    /// As [`get`](AsyncTable::get).
-    pub async fn get_with<R>(
-        &self,
-        key: impl AsRef<[u8]> + Send,
-        read: impl FnOnce(&[u8]) -> R + Send,
-    ) -> Result<Option<R>> {
-        let value = self.get(key).await?;
-        Ok(value.map(|value| read(&value)))
-    }
-
-    /// Whether the table holds `key`. Costs as much as [`get`](AsyncTable::get).
-    ///
-    /// # Errors
-    ///
-    /// As [`get`](AsyncTable::get).
-    pub async fn contains_key(&self, key: impl AsRef<[u8]> + Send) -> Result<bool> {
-        Ok(self.get(key).await?.is_some())
-    }
-
     /// Fetches what lookups of `keys` need of filter and index.
     async fn bring_for<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<()> {
         let (inner, order) = (&*self.table.inner, self.table.order()?);
@@ -222,16 +199,6 @@ impl AsyncTable {
         self.table.may_contain(key)
     }
 
-    /// Whether the table may hold a key that begins with `prefix`; see [`Table::may_contain_prefix`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Table::may_contain_prefix`].
-    pub async fn may_contain_prefix(&self, prefix: impl AsRef<[u8]> + Send) -> Result<bool> {
-        self.bring_prefixes(&prefix_bounds(prefix.as_ref())).await?;
-        self.table.may_contain_prefix(prefix)
-    }
-
     /// Fetches what tells, in the filter of prefixes, whether a key is within these bounds.
     pub(super) async fn bring_prefixes(&self, bounds: &Bounds) -> Result<()> {
         let prefix = self.table.prefix_to_ask(bounds);
@@ -275,11 +242,6 @@ impl AsyncTable {
     /// Counters of the table's work so far, opening included. A request is one read.
     pub fn stats(&self) -> Stats {
         self.table.stats()
-    }
-
-    /// Number of data blocks.
-    pub fn data_blocks(&self) -> usize {
-        self.table.data_blocks()
     }
 
     /// Size of the file in bytes.
