@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use leveltable::repair::{IndexState, SalvageOptions, VerifyOptions, salvage, verify};
-use leveltable::{Compression, ErrorKind, OpenOptions, WriteOptions};
+use leveltable::{Compression, ErrorKind, OpenOptions, Section, WriteOptions};
 
 use super::common::{Entry, Layout, Random, build, handle_of};
 use super::{
@@ -588,4 +588,83 @@ fn another_tables_data_of_handles_is_reported() {
         assert!(report.lost.iter().any(|lost| is_it(&lost.range)), "{count}");
         assert!(!report.set_aside.iter().any(|(_, range)| is_it(range)));
     }
+}
+
+/// The last block before the index is a copy of the first, so that the index seems to continue its keys; and where a block was cut
+/// out, another one of its size has moved into its place. Most blocks lie where the index says all the same.
+#[test]
+fn an_index_of_which_two_blocks_are_others_is_known_by_the_rest() {
+    let options = options(Compression::None).properties(true).block_size(1);
+    let all: Vec<Entry> = (0..10)
+        .map(|i| entry(&format!("key {i:03}"), b"value"))
+        .collect();
+    let mut file = build(&options, &all);
+    let layout = Layout::of(&file);
+    file.truncate(layout.index.end + 9);
+    file.copy_within(layout.data[0].clone(), layout.data[9].start);
+    file.drain(layout.data[6].clone());
+    let (report, rescued) = rescue(file);
+    assert_eq!(rescued, [&all[..6], &all[7..9]].concat(), "{report}");
+    assert_eq!(report.index, IndexState::Found);
+    assert!(!report.is_complete());
+}
+
+/// All that is left of one table is a block, of another its index, which continues the keys and comes right after it. No frame
+/// begins the file: what the index lists may well be gone. It is set aside, but says nothing about the block.
+#[test]
+fn the_index_of_a_table_that_is_gone_is_not_copied_with_anothers_data() {
+    let options = options(Compression::None).properties(true);
+    let left = [entry("akey 0", b"left"), entry("akey 2", b"left")];
+    let block = &build(&options, &left)[..];
+    let block = &block[Layout::of(block).data[0].clone()];
+    let gone = &build(&options, &[entry("akey 3", b"of another length")])[..];
+    let index = &gone[Layout::of(gone).index];
+    let (report, rescued) = rescue([&[0xee; 240], block, index, &[0xee; 11]].concat());
+    assert_eq!(rescued, left, "{report}");
+    assert_eq!(report.set_aside[0].0, Section::Index);
+    assert_eq!(report.index, IndexState::Lost);
+    assert!(!report.is_complete());
+}
+
+/// The second table's properties state one block of just so many bytes as the filter of the first has, to which the first one's
+/// metaindex leads.
+#[test]
+fn a_metaindex_is_no_index_though_properties_state_as_many_bytes() {
+    let first = [entry("c", b"first")];
+    let raw = options(Compression::None);
+    let mut file = build(&raw, &first);
+    let layout = Layout::of(&file);
+    let filter = layout.filter.as_ref().unwrap();
+    destroy(&mut file, layout.index.start..layout.footer.end);
+    let stated = raw.clone().properties(true);
+    let of_len = |len: usize| [entry("d", &vec![b'v'; len])];
+    let is_as_long =
+        |second: &[Entry; 1]| Layout::of(&build(&stated, second)).data[0].len() == filter.len();
+    let second = (0..200).map(of_len).find(is_as_long).unwrap();
+    let mut other = build(&stated, &second);
+    let layout = Layout::of(&other);
+    destroy(&mut other, layout.index.clone());
+    destroy(&mut other, layout.footer.clone());
+    let (report, rescued) = rescue([file, other].concat());
+    assert_eq!(rescued, [first, second].concat(), "{report}");
+}
+
+/// The first table's index has the size of the second's only block, which is destroyed, and its key comes before that block's.
+/// The second's footer says where it was.
+#[test]
+fn the_index_of_another_table_is_no_block_of_this_one() {
+    let raw = options(Compression::None).no_filter();
+    let mut first = build(&raw, &[entry("a", b"1"), entry("b", b"2")]);
+    let layout = Layout::of(&first);
+    let index = layout.index.clone();
+    destroy(&mut first, layout.metaindex);
+    destroy(&mut first, layout.footer);
+    let mut second = build(&raw, &[entry("d", b"vv")]);
+    let data = Layout::of(&second).data[0].clone();
+    assert_eq!(data.len(), index.len());
+    destroy(&mut second, data);
+    let (report, rescued) = rescue([first, second].concat());
+    assert_eq!(rescued, [], "{report}");
+    assert!(!report.is_complete());
+    assert_eq!(report.entries_out_of_order, 2);
 }

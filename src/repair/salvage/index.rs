@@ -104,9 +104,18 @@ impl<'s> Index<'s> {
                 let is_own = found.range != list.range && found.range.start >= begin;
                 is_own && (found.is_data() || is_named)
             };
-            for listed in index.listed.iter_mut().filter(|own| own.found.is_none()) {
-                let found = survey.at(listed.handle, by).filter(may_be);
-                listed.found = found.filter(|found| used.insert(found.range.start));
+            let missing = index.listed.iter_mut().filter(|own| own.found.is_none());
+            let found = missing.filter_map(|own| {
+                let found = survey.at(own.handle, by).filter(may_be)?;
+                (!used.contains(&found.range.start)).then_some((own, found))
+            });
+            let found: Vec<_> = found.collect();
+            // One that moved by itself may be another's, or lie inside another one.
+            if found.len() > 1 || by == 0 || moved_by.is_none_or(|moved_by| by == moved_by) {
+                for (own, found) in found {
+                    used.insert(found.range.start);
+                    own.found = Some(found);
+                }
             }
         }
         let is_used = |found: &&Found| used.contains(&found.range.start);
@@ -165,10 +174,11 @@ impl<'s> Index<'s> {
     /// Whether the list, which no footer names, can be told from data whose values are handles by its keys or by what lies
     /// around it.
     ///
-    /// Data would continue the keys of the block before it. An index does so only if that is the only one which it lists.
-    /// Then either its key is what a writer makes of a block's last key, or metaindex, filter or a gap lies between the two; and
-    /// no data comes right after it, which a longer one that does not continue the keys may have. `must_have_room`: whether anything after it shows that it is no index which has lost
-    /// what was before it.
+    /// Data would continue the keys of the block before it. An index does so only if that is the only one which it lists, or a
+    /// copy of its first. Then it is known by a key that is what a writer makes of a block's last key, or by a metaindex, filter or
+    /// gap between the two; a longer one also by its form, if most blocks that it leads to fit. And no data comes right after it.
+    ///
+    /// `must_have_room`: whether anything after it shows that it is no index which has lost what was before it.
     fn stands_apart(&self, clues: &HashSet<u64>, must_have_room: bool) -> bool {
         let survey = self.survey;
         let Range { start, end } = self.list.range;
@@ -186,11 +196,10 @@ impl<'s> Index<'s> {
         let [only] = &self.listed[..] else {
             let has_its_form = own.has_restarts_only && { self.listed.iter() }
                 .all(|listed| listed.handle != self.list.handle());
-            let mut blocks = self.listed.iter().enumerate();
-            let fit = |(i, listed): (usize, &Listed<'s>)| {
-                listed.found.is_none_or(|found| self.fits(i, found, true))
-            };
-            let is_its = has_its_form && self.own_near > 0 && blocks.all(fit);
+            let blocks = self.listed.iter().enumerate();
+            let blocks = blocks.filter_map(|(i, listed)| Some((i, listed.found?)));
+            let fit = { blocks.clone() }.filter(|(i, found)| self.fits(*i, found, true));
+            let is_its = has_its_form && 2 * fit.count() > blocks.count();
             return !continues || is_last && (!follows_data || is_its);
         };
         // None of a database's data has the largest sequence number.
@@ -208,7 +217,7 @@ impl<'s> Index<'s> {
         // Data of another table, which came in front of it: its keys go before, or the front of its own is gone.
         let may_be_others = !continues || !survey.frames.contains_key(&0);
         let is_others = may_be_others && !must_have_room && self.fills_the_front();
-        has_room && is_last && (!follows_data || is_others && after.is_some())
+        has_room && is_last && (!follows_data || is_others)
     }
 
     /// Whether the blocks follow each other from the front of a file, without gaps or with the padding of an aligned table. Values
@@ -243,19 +252,12 @@ impl<'s> Index<'s> {
     /// whether the table says that its order is not the builder's.
     pub(super) fn settle(&mut self, is_other: bool) {
         self.is_ordered = !is_other && self.is_in_order();
-        let mut together: HashMap<u64, usize> = HashMap::new();
-        for by in self.listed.iter().filter_map(Listed::shift) {
-            *together.entry(by).or_default() += 1;
-        }
         let kept = self.listed.iter().enumerate().map(|(i, listed)| {
-            let (found, by) = (listed.found?, listed.shift()?);
-            // One that moved by itself may lie inside another one.
-            let is_alone = together.get(&by) == Some(&1);
-            let is_placed = by == 0 || Some(by) == self.moved_by || !is_alone;
+            let found = listed.found?;
             // In another order, an index key may have been shortened: the block is no other's.
             let names_other = || self.by_key.contains_key(&found.digest.last[..]);
             let fits = self.fits(i, found, self.is_ordered) || !self.is_ordered && !names_other();
-            (is_placed && fits).then_some(found)
+            fits.then_some(found)
         });
         let kept: Vec<_> = kept.collect();
         for (listed, found) in self.listed.iter_mut().zip(kept) {

@@ -14,7 +14,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::found::Found;
-use super::index::Index;
+use super::index::{Index, Listed};
 use super::survey::{Survey, moved};
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
@@ -155,25 +155,27 @@ fn find_index<'s>(
 ) -> (Option<Index<'s>>, Option<Index<'s>>) {
     let runs = survey.runs();
     let clues = clues(survey);
+    let sizes: HashSet<u64> = survey.data().map(|found| found.handle().size).collect();
     let (mut listed, mut must_have_room) = (HashSet::<u64>::new(), false);
     let (mut index, mut inside) = (None, None);
     for found in survey.before(survey.file.size) {
         let start = found.range.start;
         let moved_by = named.get(&start).copied();
-        let is_new = !listed.contains(&start);
-        let is_list = is_new && found.digest.is_list;
-        let is_certain = is_list && is_stated(survey, found);
-        let is_named = is_new && moved_by.is_some();
-        let may_be_one = is_named || is_certain || is_list && found.is_data();
+        let is_list = found.digest.is_list && found.is_data();
+        let may_be_one = !listed.contains(&start) && (is_list || moved_by.is_some());
         let own = may_be_one.then(|| Index::locate(survey, found, moved_by));
-        let is_one = |own: &Index<'_>| is_certain || own.is_likely(&clues, must_have_room);
+        let is_stated = is_list && is_stated(survey, found);
+        let is_one = |own: &Index<'_>| is_stated || own.is_likely(&clues, must_have_room);
         let Some(found_index) = own.flatten().filter(is_one) else {
             must_have_room |= shows_that_nothing_is_missing(survey, found);
             continue;
         };
         listed.extend(found_index.starts());
         found.section.set(Section::Index);
-        if index.is_some() {
+        // Where nothing confirms it and no block has a size that it lists, its table is gone: it says nothing about others.
+        let has_size = |own: &Listed<'_>| sizes.contains(&own.handle.size);
+        let is_confirmed = is_stated || moved_by.is_some();
+        if index.is_some() || !is_confirmed && !found_index.listed.iter().any(has_size) {
             continue;
         }
         if found_index.is_inside_a_value(&runs) {
