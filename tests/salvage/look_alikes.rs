@@ -596,7 +596,7 @@ fn another_tables_data_of_handles_is_reported() {
 fn an_index_of_which_two_blocks_are_others_is_known_by_the_rest() {
     let options = options(Compression::None).properties(true).block_size(1);
     let all: Vec<Entry> = (0..10)
-        .map(|i| entry(&format!("key {i:03}"), b"value"))
+        .map(|i| entry(&format!("key {:03}", 5 * i), b"value"))
         .collect();
     let mut file = build(&options, &all);
     let layout = Layout::of(&file);
@@ -667,4 +667,111 @@ fn the_index_of_another_table_is_no_block_of_this_one() {
     assert_eq!(rescued, [], "{report}");
     assert!(!report.is_complete());
     assert_eq!(report.entries_out_of_order, 2);
+}
+
+/// Data of handles, as the campaign makes it, in an order that the builder does not know: a block of several entries is no index
+/// unless it is written as one.
+#[test]
+fn data_of_handles_in_another_order_is_kept() {
+    let raw = options(Compression::None).comparator(super::common::Reverse);
+    let handle = |i: usize| handle_of(&(i * 40..i * 40 + 40));
+    let of = |i: usize| entry(&format!("key {:03}", 99 - i), &handle(i % 5));
+    let blocks: Vec<Vec<Entry>> = (0..6)
+        .map(|b| (5 * b..5 * b + 5).map(of).collect())
+        .collect();
+    let mut file = build_blocks(&raw, &blocks);
+    let layout = Layout::of(&file);
+    destroy(&mut file, layout.index.start..layout.footer.end);
+    let mut builder = WriteOptions::new().build(Vec::new());
+    let report = salvage(file, &mut builder, SalvageOptions::new()).unwrap();
+    assert_eq!(report.entries, 30, "{report}");
+}
+
+/// A last block of one entry could be the index of a table that is gone, or of the first block. It decides nothing about the other
+/// blocks: only it is set aside.
+#[test]
+fn a_block_that_may_be_an_index_costs_no_other_block() {
+    let all = entries(20);
+    for len in [9, 90] {
+        let mut blocks: Vec<Vec<Entry>> = all.chunks(4).map(<[Entry]>::to_vec).collect();
+        blocks.push(vec![entry("last", &[0, len])]);
+        let mut file = build_blocks(&options(Compression::None), &blocks);
+        let layout = Layout::of(&file);
+        destroy(&mut file, layout.data[0].clone());
+        file.truncate(layout.data[5].end);
+        let (report, mut rescued) = rescue(file);
+        let may_be = layout.data[5].start as u64;
+        let is_set_aside = report
+            .set_aside
+            .iter()
+            .any(|(_, range)| range.start == may_be);
+        assert!(is_set_aside || rescued.pop().is_some(), "{report}");
+        assert_eq!(rescued, all[4..], "{report}");
+        assert!(!report.is_complete());
+    }
+}
+
+/// Data of the second table, before the first one's index, lists a block of just the size that the first one's properties state.
+#[test]
+fn properties_state_what_the_nearest_index_lists() {
+    let raw = options(Compression::None).properties(true);
+    let first = build(&raw, &[entry("a", b"of the first table")]);
+    let one = Layout::of(&first);
+    let second = [entry("c", &handle_of(&one.data[0]))];
+    let other = build(&raw.clone().no_filter(), &second);
+    let two = Layout::of(&other);
+    // The two blocks have changed places.
+    let file = [
+        &other[two.data[0].clone()],
+        &first[one.data[0].end..],
+        &first[one.data[0].clone()],
+        &other[two.data[0].end..],
+    ];
+    let (report, rescued) = rescue(file.concat());
+    assert_eq!(rescued, second, "{report}");
+}
+
+/// Where the front of the file is gone, its handles lead into the data of another table.
+#[test]
+fn a_metaindex_at_the_front_is_not_copied() {
+    let all = entries(40);
+    let file = build(&options(Compression::None), &all);
+    let layout = Layout::of(&file);
+    let front = &file[layout.metaindex.clone()];
+    let data = &file[..layout.data.last().unwrap().end];
+    let (report, rescued) = rescue([front, &[0xee; 30], data].concat());
+    assert_eq!(rescued, all, "{report}");
+    assert_eq!(report.set_aside[0].0, Section::Metaindex);
+}
+
+/// It lies in place of the block that it lists, which is gone from there.
+#[test]
+fn a_copy_of_the_index_is_no_block() {
+    let raw = options(Compression::None).no_filter();
+    let file = build(&raw, &[entry("k", &[0, 3])]);
+    let layout = Layout::of(&file);
+    let index = &file[layout.index.clone()];
+    assert_eq!(index.len(), layout.data[0].len());
+    let moved = [index, &[0xee; 18], &file[..layout.index.end]].concat();
+    let (report, rescued) = rescue(moved);
+    assert!(
+        !rescued.contains(&entry("l", &handle_of(&layout.data[0]))),
+        "{report}"
+    );
+}
+
+/// The index of a table of one block leads to the front of it.
+#[test]
+fn a_list_that_does_not_begin_at_the_front_is_data() {
+    let all = entries(20);
+    let raw = options(Compression::None);
+    let mut blocks: Vec<Vec<Entry>> = all.chunks(4).map(<[Entry]>::to_vec).collect();
+    let layout = Layout::of(&build_blocks(&raw, &blocks));
+    blocks.push(vec![entry("last", &handle_of(&layout.data[3]))]);
+    let mut file = build_blocks(&raw, &blocks);
+    let layout = Layout::of(&file);
+    destroy(&mut file, layout.data[4].clone());
+    file.truncate(layout.data[5].end);
+    let (report, rescued) = rescue(file);
+    assert_eq!(rescued, [&all[..16], &blocks[5]].concat(), "{report}");
 }

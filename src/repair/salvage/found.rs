@@ -82,6 +82,11 @@ impl Found {
         !self.has_entries() && self.section.get() == Section::Data
     }
 
+    /// Whether nothing in it tells it from the index of a table of one block.
+    pub(super) fn may_be_index(&self) -> bool {
+        self.digest.is_list && self.digest.entries == 1
+    }
+
     /// Length of the frame.
     pub(super) fn len(&self) -> u64 {
         self.range.end - self.range.start

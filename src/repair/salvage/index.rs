@@ -100,8 +100,8 @@ impl<'s> Index<'s> {
         for by in moved_by.into_iter().chain(shifts).take(MAX_SHIFTS) {
             let may_be = |found: &&Found| {
                 let is_named = Some(by) == moved_by && found.has_entries();
-                // A block cannot lie where its own index does.
-                let is_own = found.range != list.range && found.range.start >= begin;
+                // Its own index, or a copy of it, is no block.
+                let is_own = found.identity() != list.identity() && found.range.start >= begin;
                 is_own && (found.is_data() || is_named)
             };
             let missing = index.listed.iter_mut().filter(|own| own.found.is_none());
@@ -162,7 +162,7 @@ impl<'s> Index<'s> {
 
     /// Whether the list is an index: a footer says so, or its sizes are those of most blocks before it, and it can be
     /// told from data whose values are handles.
-    pub(super) fn is_likely(&self, clues: &HashSet<u64>, must_have_room: bool) -> bool {
+    pub(super) fn is_likely(&self, clues: &HashMap<u64, usize>, must_have_room: bool) -> bool {
         if self.moved_by.is_some() {
             // Nothing else can be the index of an empty table.
             return !self.listed.is_empty() || self.survey.data().next().is_none();
@@ -179,7 +179,7 @@ impl<'s> Index<'s> {
     /// gap between the two; a longer one also by its form, if most blocks that it leads to fit. And no data comes right after it.
     ///
     /// `must_have_room`: whether anything after it shows that it is no index which has lost what was before it.
-    fn stands_apart(&self, clues: &HashSet<u64>, must_have_room: bool) -> bool {
+    fn stands_apart(&self, clues: &HashMap<u64, usize>, must_have_room: bool) -> bool {
         let survey = self.survey;
         let Range { start, end } = self.list.range;
         let after = survey.frames.get(&end);
@@ -194,18 +194,20 @@ impl<'s> Index<'s> {
             ascend && survey.order.compare(&digest.last, &own.first).is_lt()
         });
         let [only] = &self.listed[..] else {
-            let has_its_form = own.has_restarts_only && { self.listed.iter() }
-                .all(|listed| listed.handle != self.list.handle());
+            let is_itself = |listed: &Listed<'_>| listed.handle == self.list.handle();
             let blocks = self.listed.iter().enumerate();
             let blocks = blocks.filter_map(|(i, listed)| Some((i, listed.found?)));
-            let fit = { blocks.clone() }.filter(|(i, found)| self.fits(*i, found, true));
-            let is_its = has_its_form && 2 * fit.count() > blocks.count();
-            return !continues || is_last && (!follows_data || is_its);
+            let found = blocks.clone().count();
+            let fit = blocks
+                .filter(|(i, found)| self.fits(*i, found, true))
+                .count();
+            let is_whole = self.own_near == self.listed.len() && fit == found;
+            let has_form = own.has_restarts_only && !self.listed.iter().any(is_itself);
+            let is_last_of_its = is_last && (!follows_data || has_form && 2 * fit > found);
+            return (has_form || is_whole) && (!continues || is_last_of_its);
         };
-        // None of a database's data has the largest sequence number.
-        let is_shortened = self.survey.order.shortens_filter_keys() && is_separator(&only.key);
-        if is_shortened || clues.contains(&clue(only.handle.size, &only.key)) {
-            return is_last;
+        if self.has_clue(clues) {
+            return is_last || !follows_data;
         }
         let ends_a_table =
             |found: &Found| matches!(found.section.get(), Section::Metaindex | Section::Footer);
@@ -214,10 +216,23 @@ impl<'s> Index<'s> {
             || only.handle.end() <= Some(start)
             || before.map_or(start > 0, ends_a_table)
             || !must_have_room;
-        // Data of another table, which came in front of it: its keys go before, or the front of its own is gone.
+        // Data of another table, which came in front of it, while its own is gone: keys go before, or there is no front.
         let may_be_others = !continues || !survey.frames.contains_key(&0);
-        let is_others = may_be_others && !must_have_room && self.fills_the_front();
-        has_room && is_last && (!follows_data || is_others)
+        let is_others = may_be_others && only.found.is_none() && !must_have_room;
+        has_room && is_last && self.fills_the_front() && (!follows_data || is_others)
+    }
+
+    /// Whether it lists several blocks, or one that is known by its key, which may be that of a block of just that size.
+    pub(super) fn has_clue(&self, clues: &HashMap<u64, usize>) -> bool {
+        let [Listed { key, handle, .. }] = &self.listed[..] else {
+            return true;
+        };
+        // None of a database's data has the largest sequence number.
+        let is_shortened = self.survey.order.shortens_filter_keys() && is_separator(key);
+        // A list of its own size is not to attest itself.
+        let is_itself = handle.size == self.list.handle().size;
+        let blocks = clues.get(&clue(handle.size, key)).copied();
+        is_shortened || blocks.unwrap_or_default() > usize::from(is_itself)
     }
 
     /// Whether the blocks follow each other from the front of a file, without gaps or with the padding of an aligned table. Values
@@ -283,13 +298,18 @@ impl<'s> Index<'s> {
         let mut elsewhere: BTreeMap<usize, (_, &Found)> = BTreeMap::new();
         for found in self.survey.data() {
             let start = found.range.start;
-            if used.contains(&start) || self.is_inside_another(found) {
+            let is_copy = found.identity() == self.list.identity();
+            if is_copy || used.contains(&start) || self.is_inside_another(found) {
                 continue;
             }
             let place = self.candidates(found).find_map(|(i, listed)| {
                 let rank = (self.tests(i, found).0, start < self.list.range.start, start);
                 let is_better = elsewhere.get(&i).is_none_or(|(other, _)| rank > *other);
-                let fits = is_better && self.fits(i, found, self.is_ordered);
+                // Against the index of another table of one block, only the very key speaks.
+                let is_its = self.listed.len() > 1
+                    || !found.may_be_index()
+                    || self.is_last_key(&listed.key, found);
+                let fits = is_better && is_its && self.fits(i, found, self.is_ordered);
                 (listed.found.is_none() && fits).then_some((i, (rank, found)))
             });
             elsewhere.extend(place);
@@ -361,6 +381,16 @@ impl<'s> Index<'s> {
         let is_between =
             before.is_none_or(is_after) && reaches(&digest.first) && reaches(&digest.last);
         (digest.last == *key, is_between)
+    }
+
+    /// Whether `key` is what a writer makes of a table's last key, if that is the last of a block.
+    fn is_last_key(&self, key: &[u8], found: &Found) -> bool {
+        let mut last = found.digest.last.clone();
+        self.survey
+            .order
+            .comparator()
+            .find_short_successor(&mut last);
+        *key == last || *key == found.digest.last
     }
 
     /// Whether a block fits its index key, in the builder's order or in another one.

@@ -14,7 +14,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::found::Found;
-use super::index::{Index, Listed};
+use super::index::Index;
 use super::survey::{Survey, moved};
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
@@ -49,7 +49,7 @@ impl<'s> Kinds<'s> {
     pub(super) fn of(survey: &'s Survey<'s>) -> Kinds<'s> {
         let named = follow_footers(survey);
         set_aside_metaindexes(survey);
-        let (mut index, inside) = find_index(survey, &named);
+        let (mut index, inside, doubtful) = find_index(survey, &named);
         for found in named.keys().filter_map(|start| survey.frames.get(start)) {
             // One that lists nothing of use is no data either.
             if found.section.get() == Section::Data {
@@ -70,6 +70,9 @@ impl<'s> Kinds<'s> {
         let is_other_order = properties.as_ref().is_some_and(is_other);
         if let Some(index) = &mut index {
             index.settle(is_other_order);
+        }
+        { doubtful.into_iter() }.for_each(|list| list.section.set(Section::Index));
+        if let Some(index) = &index {
             { index.blocks() }.for_each(|found| found.section.set(Section::Data));
         }
         Kinds {
@@ -152,12 +155,11 @@ impl<'s> Kinds<'s> {
 fn find_index<'s>(
     survey: &'s Survey<'s>,
     named: &HashMap<u64, u64>,
-) -> (Option<Index<'s>>, Option<Index<'s>>) {
+) -> (Option<Index<'s>>, Option<Index<'s>>, Vec<&'s Found>) {
     let runs = survey.runs();
     let clues = clues(survey);
-    let sizes: HashSet<u64> = survey.data().map(|found| found.handle().size).collect();
     let (mut listed, mut must_have_room) = (HashSet::<u64>::new(), false);
-    let (mut index, mut inside) = (None, None);
+    let (mut index, mut inside, mut doubtful) = (None, None, Vec::new());
     for found in survey.before(survey.file.size) {
         let start = found.range.start;
         let moved_by = named.get(&start).copied();
@@ -170,12 +172,15 @@ fn find_index<'s>(
             must_have_room |= shows_that_nothing_is_missing(survey, found);
             continue;
         };
+        let is_confirmed = is_stated || moved_by.is_some() || found_index.listed.len() > 1;
+        if !is_confirmed && (index.is_some() || !found_index.has_clue(&clues)) {
+            // Another one may list it. Where its table is gone, if it is an index, it says nothing of others.
+            doubtful.push(found);
+            continue;
+        }
         listed.extend(found_index.starts());
         found.section.set(Section::Index);
-        // Where nothing confirms it and no block has a size that it lists, its table is gone: it says nothing about others.
-        let has_size = |own: &Listed<'_>| sizes.contains(&own.handle.size);
-        let is_confirmed = is_stated || moved_by.is_some();
-        if index.is_some() || !is_confirmed && !found_index.listed.iter().any(has_size) {
+        if index.is_some() {
             continue;
         }
         if found_index.is_inside_a_value(&runs) {
@@ -185,7 +190,7 @@ fn find_index<'s>(
             index = inside.take().or(Some(found_index));
         }
     }
-    (index, inside)
+    (index, inside, doubtful)
 }
 
 /// Whether a block that comes after a list shows that the list is no index which has lost all that was before it: data,
@@ -193,7 +198,6 @@ fn find_index<'s>(
 fn shows_that_nothing_is_missing(survey: &Survey<'_>, found: &Found) -> bool {
     let is_there = |handle: BlockHandle| survey.at(handle, 0).is_some();
     match found.section.get() {
-        Section::Pieces | Section::Properties => true,
         Section::Footer => found.footer.is_some_and(|footer| is_there(footer.index)),
         Section::Metaindex => survey.handles_in(found.handle()).into_iter().any(is_there),
         _ => found.is_data(),
@@ -203,8 +207,9 @@ fn shows_that_nothing_is_missing(survey: &Survey<'_>, found: &Found) -> bool {
 /// Whether a list is certainly an index by the metadata after it, wherever they have moved: `about.pieces` that divides it, or
 /// properties that state as many blocks of as many bytes.
 fn is_stated(survey: &Survey<'_>, list: &Found) -> bool {
-    let mut after = survey.from(list.range.end).take(MAX_PARTS);
-    after.any(|found| {
+    let ends_it = |found: &Found| matches!(found.section.get(), Section::Index | Section::Footer);
+    let after = survey.from(list.range.end).take(MAX_PARTS);
+    after.take_while(|found| !ends_it(found)).any(|found| {
         if found.section.get() == Section::Pieces {
             return pieces_in(survey, found).is_some_and(|pieces| {
                 let checks = |block: Bytes| pieces.index.check_block(&block).is_ok();
@@ -215,21 +220,29 @@ fn is_stated(survey: &Survey<'_>, list: &Found) -> bool {
         properties_in(survey, found).is_some_and(|stated| {
             let handles = survey.handles_in(list.handle());
             let sizes = { handles.iter() }.map(|handle| handle.size + TRAILER_LEN as u64);
-            (handles.len() as u64, sizes.sum()) == (stated.data_blocks, stated.data_bytes)
+            let is_itself = handles.iter().all(|own| own.size == list.handle().size);
+            let all = (handles.len() as u64, sizes.sum());
+            !is_itself && all == (stated.data_blocks, stated.data_bytes)
         })
     })
 }
 
-/// What an index says of the last block of its table, for all blocks of data: with a key that is shortened as by this crate, or not
-/// at all.
-fn clues(survey: &Survey<'_>) -> HashSet<u64> {
-    let mut clues = HashSet::new();
+/// What an index says of the last block of its table, with the number of blocks of data that it may be: with a key that is shortened as
+/// by this crate, or not at all.
+fn clues(survey: &Survey<'_>) -> HashMap<u64, usize> {
+    let mut clues = HashMap::new();
     for found in survey.data() {
         let size = found.handle().size;
-        let mut key = found.digest.last.clone();
-        clues.insert(clue(size, &key));
-        survey.order.comparator().find_short_successor(&mut key);
-        clues.insert(clue(size, &key));
+        let last = &found.digest.last;
+        let mut shortened = last.clone();
+        survey
+            .order
+            .comparator()
+            .find_short_successor(&mut shortened);
+        *clues.entry(clue(size, last)).or_default() += 1;
+        if shortened != *last {
+            *clues.entry(clue(size, &shortened)).or_default() += 1;
+        }
     }
     clues
 }
@@ -290,12 +303,18 @@ fn set_aside_metaindexes(survey: &Survey<'_>) {
             parts.insert(found.len());
             continue;
         }
+        let is_stock = { STOCK.iter() }.any(|name| found.digest.first.starts_with(name));
+        // What a stock name leads to may have moved, so that other metadata, or itself, is there.
+        let may_be_moved =
+            |found: &Found| is_stock && (found.digest.is_list || found.digest.names_parts);
         let leads_to_no_data = |part: &BlockHandle| {
             moved(*part, 0).is_some_and(|place| {
-                let block = data_before(survey, found, place.end);
+                let mut before = survey.before(place.end);
+                let block = before.find(|found| found.is_data() && !may_be_moved(found));
+                let block = block.map(|block| &block.range);
                 let is_free = block.is_none_or(|block| block.end <= place.start);
                 let is_part = || parts.contains(&(place.end - place.start));
-                block != Some(&place) && (has_gap || is_free || is_part())
+                block != Some(&place) && (has_gap || is_stock || is_free || is_part())
             })
         };
         let handles = || survey.handles_in(found.handle());
@@ -305,17 +324,6 @@ fn set_aside_metaindexes(survey: &Survey<'_>) {
             has_gap = false;
         }
     }
-}
-
-/// The last block of data that begins before `end`. What a stock name in `metaindex` leads to may have moved, so that other
-/// metadata, or itself, is there.
-fn data_before<'s>(survey: &'s Survey<'_>, metaindex: &Found, end: u64) -> Option<&'s Range<u64>> {
-    let first = &metaindex.digest.first;
-    let is_stock = STOCK.iter().any(|name| first.starts_with(name));
-    let may_be_moved = |found: &Found| found.digest.is_list || found.digest.names_parts;
-    let mut before = survey.before(end);
-    let block = before.find(|found| found.is_data() && !(is_stock && may_be_moved(found)))?;
-    Some(&block.range)
 }
 
 /// The properties after an index, where this crate writes them, or between it and its data. None of another table.

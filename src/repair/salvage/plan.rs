@@ -157,7 +157,8 @@ fn why_not(survey: &Survey<'_>, extent: &Range<u64>) -> String {
 
 /// The blocks that may be data, of identical ones the first.
 ///
-/// Those between bytes that belong to no frame are uncertain: they may have been parts of values of one damaged block.
+/// Those between bytes that belong to no frame are uncertain: they may have been parts of values of one damaged block. So is one that
+/// could be the index of a table of which nothing else is left.
 fn data_once<'s>(kinds: &Kinds<'s>) -> Vec<Copy<'s>> {
     let survey = kinds.survey;
     let mut uncertain = survey.runs();
@@ -176,7 +177,7 @@ fn data_once<'s>(kinds: &Kinds<'s>) -> Vec<Copy<'s>> {
         (!is_copy).then(|| Copy {
             found,
             by_index: attested.contains(&found.range.start),
-            is_uncertain: run_of(&uncertain, found).is_some(),
+            is_uncertain: run_of(&uncertain, found).is_some() || found.may_be_index(),
         })
     });
     data.collect()
