@@ -78,7 +78,8 @@ pub struct SalvageReport {
     /// the keys around them; blocks without a place among them come last.
     pub lost: Vec<LostRange>,
     /// Where blocks were copied that may have been no blocks of the table, offsets in the file: they lie between bytes that
-    /// belong to no sound block, and may have been stored in a value of one that is damaged. Always empty with an index.
+    /// belong to no sound block, and may have been stored in a value of one that is damaged; or their one value is the handle of a
+    /// block, as in the index of a table of one block. Always empty with an index.
     pub uncertain: Vec<Range<u64>>,
     /// Sound blocks that hold no data, and what they were taken for.
     pub set_aside: Vec<(Section, Range<u64>)>,
@@ -315,6 +316,8 @@ impl fmt::Display for LostRange {
 /// - tables or blocks stored as values in a block that is damaged, in a file without an index: they are copied, and the report
 ///   says where they are [uncertain](SalvageReport::uncertain). If a whole table was stored so, and nothing after it is left, it
 ///   is the last with an index; if data comes after it, its blocks go before those which they overlap;
+/// - the index of a table of one block, where that block is gone: it is [set aside](SalvageReport::set_aside), or copied as
+///   uncertain. Data of one entry whose value is the handle of a block at the front of a file may be set aside for it;
 /// - blocks of an older table whose keys fit in.
 ///
 /// A table's kind is guessed from its keys, and a builder of the wrong kind is refused. A table in another order than the
