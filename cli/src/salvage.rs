@@ -280,7 +280,7 @@ fn describe(order: KeyOrder, out: &Path, report: &SalvageReport) -> Vec<String> 
     lines.extend(describe_out_of_order(report).map(|left_out| format!("left out {left_out}")));
     lines.extend(report.uncertain.iter().map(|Range { start, end }| {
         format!(
-            "bytes {start} to {end} may be no block of the table: part of a value of a damaged one, or the index of a lost one"
+            "bytes {start} to {end} may not be a block of this table: they may be part of a value in a damaged block, or another table's index"
         )
     }));
     lines.extend(describe_lost(order, report).map(|lost| format!("lost {lost}")));

@@ -100,8 +100,8 @@ impl<B: AsRef<[u8]>> Block<B> {
 /// Number of lines to prefetch where a walk begins: about as many as processors fetch at once. A walk seldom gets further.
 const WALKED: usize = 16;
 
-/// Prefetches the end of `block`, where a search begins: with the number of restarts, then the restarts. And its beginning, which is
-/// mostly in another page: the processor then looks up the addresses of both at once.
+/// Prefetches the end of `block`, where a search begins: with the number of restarts, then the restarts. Also prefetches its
+/// beginning, usually on another page, so that both address translations overlap.
 #[inline]
 pub(crate) fn prefetch_block(block: &[u8]) {
     prefetch(block.last().into_iter().chain(block.first()));

@@ -12,8 +12,8 @@ use crate::format::footer::BlockHandle;
 /// For each data block it holds a key at or after all of the block's keys and before all of the next block's, and the
 /// block's handle. Takes the entries' bytes and 33 more per data block.
 ///
-/// A search in bytewise order compares eight bytes of each key. Whole keys are read only to settle ties. It waits for memory once:
-/// the ends of the spans are few enough to stay in the processor's caches, and the entries of a span arrive together.
+/// A search in bytewise order compares eight bytes of each key. Whole keys are read only to settle ties. Without ties, it reads one
+/// span of entries, which arrive together, besides the ends of spans: one number for every eight entries.
 #[derive(Debug)]
 pub(super) struct IndexEntries {
     /// What the keys lie in.

@@ -545,7 +545,13 @@ impl File {
         let is_there = |(section, range): &(Section, Range<u64>)| {
             *section == Section::Index && starts.contains(&(range.start as usize))
         };
-        could_be_index && report.set_aside.iter().any(is_there)
+        // An index has no data right after it.
+        let intact = self.intact();
+        let is_followed = starts.iter().any(|start| {
+            let rest = &self.bytes[start + block.frame.len()..];
+            intact.iter().any(|(_, next)| rest.starts_with(&next.frame))
+        });
+        could_be_index && !is_followed && report.set_aside.iter().any(is_there)
     }
 
     /// The entries that must be in the copy, for a builder of this order.

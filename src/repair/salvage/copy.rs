@@ -52,10 +52,12 @@ pub(super) fn copy<D: Destination>(
     // The survey went over the file once.
     let mut done = file.size;
     for piece in pieces {
-        done += match piece {
+        let len = match piece {
             Piece::Copy(block) => copier.copy(block)?,
             Piece::Lost(lost, has_place) => copier.lose(lost, has_place),
         };
+        // A handle of the index may say anything of what is lost.
+        done = done.saturating_add(len);
         if progress.reach(done).is_break() {
             copier.report.cancelled = true;
             return Ok(copier.report);

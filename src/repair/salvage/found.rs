@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::survey::Survey;
 use crate::coding::fixed32_at;
+use crate::comparator::Order;
 use crate::error::Section;
 use crate::format::Defect;
 use crate::format::block::Block;
@@ -43,6 +44,8 @@ pub(crate) struct Digest {
     pub(super) names_parts: bool,
     /// Whether every value is one handle, and they ascend without overlap, as in an index.
     pub(super) is_list: bool,
+    /// Whether the first of them is that of a block at the front of a file.
+    pub(super) lists_front: bool,
     /// Whether every key is stored whole, at a restart, as nearly all writers do in an index and few in data.
     pub(super) has_restarts_only: bool,
     /// The checksum as it is stored, to tell copies of a block.
@@ -84,7 +87,18 @@ impl Found {
 
     /// Whether nothing in it tells it from the index of a table of one block.
     pub(super) fn may_be_index(&self) -> bool {
-        self.digest.is_list && self.digest.entries == 1
+        self.digest.is_list && self.digest.entries == 1 && self.digest.lists_front
+    }
+
+    /// The keys that an index may have for the last block of its table: the block's last key, as it is and, if that differs, shortened
+    /// as by this crate.
+    pub(super) fn index_keys(&self, order: &Order) -> Vec<Vec<u8>> {
+        let mut keys = vec![self.digest.last.clone(); 2];
+        keys.iter_mut()
+            .skip(1)
+            .for_each(|key| order.comparator().find_short_successor(key));
+        keys.dedup();
+        keys
     }
 
     /// Length of the frame.
@@ -158,6 +172,7 @@ impl Survey<'_> {
             is_rocksdbs &= key.starts_with(b"rocksdb.") && !key.iter().any(u8::is_ascii_digit);
             if digest.entries == 0 {
                 digest.first = key.to_vec();
+                digest.lists_front = handle.is_some_and(|(handle, _)| handle.offset == 0);
             } else {
                 digest.ascends &= self.order.compare(&digest.last, key).is_lt();
             }

@@ -100,9 +100,10 @@ impl<'s> Index<'s> {
         for by in moved_by.into_iter().chain(shifts).take(MAX_SHIFTS) {
             let may_be = |found: &&Found| {
                 let is_named = Some(by) == moved_by && found.has_entries();
-                // Its own index, or a copy of it, is no block.
-                let is_own = found.identity() != list.identity() && found.range.start >= begin;
-                is_own && (found.is_data() || is_named)
+                // Its own index is no block, nor is a copy of that, unless a footer says so: the two may be the same to the byte.
+                let is_list = found.range == list.range
+                    || Some(by) != moved_by && found.identity() == list.identity();
+                !is_list && found.range.start >= begin && (found.is_data() || is_named)
             };
             let missing = index.listed.iter_mut().filter(|own| own.found.is_none());
             let found = missing.filter_map(|own| {
@@ -110,7 +111,7 @@ impl<'s> Index<'s> {
                 (!used.contains(&found.range.start)).then_some((own, found))
             });
             let found: Vec<_> = found.collect();
-            // One that moved by itself may be another's, or lie inside another one.
+            // One that moved by itself, and not as far as the footer says, may be another's, or lie inside another one.
             if found.len() > 1 || by == 0 || moved_by.is_none_or(|moved_by| by == moved_by) {
                 for (own, found) in found {
                     used.insert(found.range.start);
@@ -178,7 +179,7 @@ impl<'s> Index<'s> {
     /// copy of its first. Then it is known by a key that is what a writer makes of a block's last key, or by a metaindex, filter or
     /// gap between the two; a longer one also by its form, if most blocks that it leads to fit. And no data comes right after it.
     ///
-    /// `must_have_room`: whether anything after it shows that it is no index which has lost what was before it.
+    /// `must_have_room`: whether a later block shows that nothing before the list is missing.
     fn stands_apart(&self, clues: &HashMap<u64, usize>, must_have_room: bool) -> bool {
         let survey = self.survey;
         let Range { start, end } = self.list.range;
@@ -222,10 +223,10 @@ impl<'s> Index<'s> {
         has_room && is_last && self.fills_the_front() && (!follows_data || is_others)
     }
 
-    /// Whether it lists several blocks, or one that is known by its key, which may be that of a block of just that size.
+    /// Whether it lists one block, which is known by its key: that may be the key of a block of just that size.
     pub(super) fn has_clue(&self, clues: &HashMap<u64, usize>) -> bool {
         let [Listed { key, handle, .. }] = &self.listed[..] else {
-            return true;
+            return false;
         };
         // None of a database's data has the largest sequence number.
         let is_shortened = self.survey.order.shortens_filter_keys() && is_separator(key);
@@ -306,9 +307,11 @@ impl<'s> Index<'s> {
                 let rank = (self.tests(i, found).0, start < self.list.range.start, start);
                 let is_better = elsewhere.get(&i).is_none_or(|(other, _)| rank > *other);
                 // Against the index of another table of one block, only the very key speaks.
-                let is_its = self.listed.len() > 1
-                    || !found.may_be_index()
-                    || self.is_last_key(&listed.key, found);
+                let has_key = || {
+                    let keys = found.index_keys(self.survey.order);
+                    keys.iter().any(|key| listed.key == *key)
+                };
+                let is_its = self.listed.len() > 1 || !found.may_be_index() || has_key();
                 let fits = is_better && is_its && self.fits(i, found, self.is_ordered);
                 (listed.found.is_none() && fits).then_some((i, (rank, found)))
             });
@@ -381,16 +384,6 @@ impl<'s> Index<'s> {
         let is_between =
             before.is_none_or(is_after) && reaches(&digest.first) && reaches(&digest.last);
         (digest.last == *key, is_between)
-    }
-
-    /// Whether `key` is what a writer makes of a table's last key, if that is the last of a block.
-    fn is_last_key(&self, key: &[u8], found: &Found) -> bool {
-        let mut last = found.digest.last.clone();
-        self.survey
-            .order
-            .comparator()
-            .find_short_successor(&mut last);
-        *key == last || *key == found.digest.last
     }
 
     /// Whether a block fits its index key, in the builder's order or in another one.

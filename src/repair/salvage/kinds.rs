@@ -166,7 +166,7 @@ fn find_index<'s>(
         let is_list = found.digest.is_list && found.is_data();
         let may_be_one = !listed.contains(&start) && (is_list || moved_by.is_some());
         let own = may_be_one.then(|| Index::locate(survey, found, moved_by));
-        let is_stated = is_list && is_stated(survey, found);
+        let is_stated = may_be_one && is_list && is_stated(survey, found);
         let is_one = |own: &Index<'_>| is_stated || own.is_likely(&clues, must_have_room);
         let Some(found_index) = own.flatten().filter(is_one) else {
             must_have_room |= shows_that_nothing_is_missing(survey, found);
@@ -193,8 +193,8 @@ fn find_index<'s>(
     (index, inside, doubtful)
 }
 
-/// Whether a block that comes after a list shows that the list is no index which has lost all that was before it: data,
-/// pieces and properties that are another one's, or what has not moved.
+/// Whether a block after a list shows that nothing before the list is missing: data, or a footer or metaindex whose handles lead to
+/// frames in their places.
 fn shows_that_nothing_is_missing(survey: &Survey<'_>, found: &Found) -> bool {
     let is_there = |handle: BlockHandle| survey.at(handle, 0).is_some();
     match found.section.get() {
@@ -220,9 +220,10 @@ fn is_stated(survey: &Survey<'_>, list: &Found) -> bool {
         properties_in(survey, found).is_some_and(|stated| {
             let handles = survey.handles_in(list.handle());
             let sizes = { handles.iter() }.map(|handle| handle.size + TRAILER_LEN as u64);
-            let is_itself = handles.iter().all(|own| own.size == list.handle().size);
+            // The list may be the very block that they state.
+            let may_be_block = handles.iter().all(|own| own.size == list.handle().size);
             let all = (handles.len() as u64, sizes.sum());
-            !is_itself && all == (stated.data_blocks, stated.data_bytes)
+            !may_be_block && all == (stated.data_blocks, stated.data_bytes)
         })
     })
 }
@@ -232,16 +233,8 @@ fn is_stated(survey: &Survey<'_>, list: &Found) -> bool {
 fn clues(survey: &Survey<'_>) -> HashMap<u64, usize> {
     let mut clues = HashMap::new();
     for found in survey.data() {
-        let size = found.handle().size;
-        let last = &found.digest.last;
-        let mut shortened = last.clone();
-        survey
-            .order
-            .comparator()
-            .find_short_successor(&mut shortened);
-        *clues.entry(clue(size, last)).or_default() += 1;
-        if shortened != *last {
-            *clues.entry(clue(size, &shortened)).or_default() += 1;
+        for key in found.index_keys(survey.order) {
+            *clues.entry(clue(found.handle().size, &key)).or_default() += 1;
         }
     }
     clues

@@ -81,7 +81,7 @@ pub struct SalvageReport {
     /// belong to no sound block, and may have been stored in a value of one that is damaged; or their one value is the handle of a
     /// block, as in the index of a table of one block. Always empty with an index.
     pub uncertain: Vec<Range<u64>>,
-    /// Sound blocks that hold no data, and what they were taken for.
+    /// Sound blocks that were not taken for data, and what they were taken for.
     pub set_aside: Vec<(Section, Range<u64>)>,
     /// Whether the progress callback ended the run early. This report then lacks what would have followed.
     pub cancelled: bool,
@@ -238,7 +238,8 @@ impl SalvageReport {
     /// Bytes of all ranges that are lost.
     pub fn lost_bytes(&self) -> u64 {
         let lost = self.lost.iter();
-        lost.map(|lost| lost.range.end - lost.range.start).sum()
+        let lens = lost.map(|lost| lost.range.end - lost.range.start);
+        lens.fold(0, u64::saturating_add)
     }
 
     /// Whether the run came to its end and the whole table was copied, as its index or its properties say what the whole is.
@@ -317,7 +318,7 @@ impl fmt::Display for LostRange {
 ///   says where they are [uncertain](SalvageReport::uncertain). If a whole table was stored so, and nothing after it is left, it
 ///   is the last with an index; if data comes after it, its blocks go before those which they overlap;
 /// - the index of a table of one block, where that block is gone: it is [set aside](SalvageReport::set_aside), or copied as
-///   uncertain. Data of one entry whose value is the handle of a block at the front of a file may be set aside for it;
+///   uncertain. A data block whose only value is the handle of a block at offset 0 may be mistaken for such an index, and set aside;
 /// - blocks of an older table whose keys fit in.
 ///
 /// A table's kind is guessed from its keys, and a builder of the wrong kind is refused. A table in another order than the
