@@ -67,19 +67,17 @@ impl<'s> Index<'s> {
     }
 
     /// Reads `list`, and finds its blocks by how far they have moved: as far as a footer tells, or as many blocks
-    /// before the index say by their keys and sizes. `None` if a value is no handle, or the keys take more memory than a sound
+    /// before the index say by their keys and sizes. The table lies from `begin` on. `None` if a value is no handle, or the keys take more memory than a sound
     /// table's would.
     pub(super) fn locate(
         survey: &'s Survey<'s>,
         list: &'s Found,
         moved_by: Option<u64>,
+        begin: u64,
     ) -> Option<Index<'s>> {
         let mut index = Index::read(survey, list, moved_by)?;
         let count = index.listed.len();
-        // The table ends where its index begins. Before a footer lies another table.
-        let mut before = survey.before(list.range.start);
-        let footer = before.find(|found| found.section.get() == Section::Footer);
-        let begin = footer.map_or(0, |footer| footer.range.end);
+        // The table ends where its index begins.
         let own = survey.before(list.range.start);
         let own = own.take_while(|found| found.range.start >= begin);
         let own = own.filter(|found| found.has_entries());

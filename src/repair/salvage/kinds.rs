@@ -7,8 +7,9 @@
 //!   usable wherever it lies, and in whatever order its keys are. It certainly is one if `about.pieces` after it divides it, or if
 //!   properties after it state as many blocks of as many bytes as it lists.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::iter::once;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -160,12 +161,21 @@ fn find_index<'s>(
     let clues = clues(survey);
     let (mut listed, mut must_have_room) = (HashSet::<u64>::new(), false);
     let (mut index, mut inside, mut doubtful) = (None, None, Vec::new());
+    // Before a footer lies another table: where those before the block end, and first the front of the file.
+    let footers = survey
+        .from(0)
+        .filter(|found| found.section.get() == Section::Footer);
+    let mut begins: Vec<u64> = once(0)
+        .chain(footers.map(|found| found.range.end))
+        .collect();
     for found in survey.before(survey.file.size) {
         let start = found.range.start;
+        begins.truncate(begins.partition_point(|begin| *begin <= start));
+        let begin = begins.last().copied().unwrap_or(0);
         let moved_by = named.get(&start).copied();
         let is_list = found.digest.is_list && found.is_data();
         let may_be_one = !listed.contains(&start) && (is_list || moved_by.is_some());
-        let own = may_be_one.then(|| Index::locate(survey, found, moved_by));
+        let own = may_be_one.then(|| Index::locate(survey, found, moved_by, begin));
         let is_stated = may_be_one && is_list && is_stated(survey, found);
         let is_one = |own: &Index<'_>| is_stated || own.is_likely(&clues, must_have_room);
         let Some(found_index) = own.flatten().filter(is_one) else {
@@ -289,6 +299,11 @@ fn set_aside_metaindexes(survey: &Survey<'_>) {
     let mut parts = HashSet::new();
     // Whether there was a gap since the last block of data.
     let (mut has_gap, mut end) = (false, 0);
+    // Where data begins. What a stock name leads to may have moved, so that other metadata, or itself, is there.
+    let start = |found: &Found| found.range.start;
+    let cannot_be_moved = |found: &&Found| !found.digest.is_list && !found.digest.names_parts;
+    let mut data: BTreeSet<u64> = survey.data().map(start).collect();
+    let firm: BTreeSet<u64> = survey.data().filter(cannot_be_moved).map(start).collect();
     for found in survey.from(0) {
         has_gap |= found.range.start != end;
         end = found.range.end;
@@ -297,14 +312,11 @@ fn set_aside_metaindexes(survey: &Survey<'_>) {
             continue;
         }
         let is_stock = { STOCK.iter() }.any(|name| found.digest.first.starts_with(name));
-        // What a stock name leads to may have moved, so that other metadata, or itself, is there.
-        let may_be_moved =
-            |found: &Found| is_stock && (found.digest.is_list || found.digest.names_parts);
+        let known = if is_stock { &firm } else { &data };
         let leads_to_no_data = |part: &BlockHandle| {
             moved(*part, 0).is_some_and(|place| {
-                let mut before = survey.before(place.end);
-                let block = before.find(|found| found.is_data() && !may_be_moved(found));
-                let block = block.map(|block| &block.range);
+                let before = known.range(..place.end).next_back();
+                let block = before.and_then(|start| Some(&survey.frames.get(start)?.range));
                 let is_free = block.is_none_or(|block| block.end <= place.start);
                 let is_part = || parts.contains(&(place.end - place.start));
                 block != Some(&place) && (has_gap || is_stock || is_free || is_part())
@@ -313,6 +325,7 @@ fn set_aside_metaindexes(survey: &Survey<'_>) {
         let handles = || survey.handles_in(found.handle());
         if found.digest.names_parts && handles().iter().all(leads_to_no_data) {
             found.section.set(Section::Metaindex);
+            data.remove(&found.range.start);
         } else {
             has_gap = false;
         }
