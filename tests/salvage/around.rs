@@ -414,10 +414,14 @@ fn many_small_lists_take_time_in_proportion_to_their_number() {
                 let frame = block(&[list(file.len())]);
                 append(&mut file, &frame);
             }
-            let start = Instant::now();
-            let (report, _) = rescue(file);
-            assert!(report.set_aside.len() as u64 + report.entries > 1000);
-            start.elapsed()
+            // The shortest of three times: other work takes some, too.
+            let times = [(); 3].map(|()| {
+                let (file, start) = (file.clone(), Instant::now());
+                let (report, _) = rescue(file);
+                assert!(report.set_aside.len() as u64 + report.entries > 1000);
+                start.elapsed()
+            });
+            times.into_iter().min().unwrap()
         });
         assert!(many < 30 * few, "{few:?}, eight times as much: {many:?}");
     }

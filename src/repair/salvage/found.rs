@@ -93,10 +93,9 @@ impl Found {
     /// The keys that an index may have for the last block of its table: the block's last key, as it is and, if that differs, shortened
     /// as by this crate.
     pub(super) fn index_keys(&self, order: &Order) -> Vec<Vec<u8>> {
-        let mut keys = vec![self.digest.last.clone(); 2];
-        keys.iter_mut()
-            .skip(1)
-            .for_each(|key| order.comparator().find_short_successor(key));
+        let mut shortened = self.digest.last.clone();
+        order.comparator().find_short_successor(&mut shortened);
+        let mut keys = vec![self.digest.last.clone(), shortened];
         keys.dedup();
         keys
     }

@@ -67,8 +67,8 @@ impl<'s> Index<'s> {
     }
 
     /// Reads `list`, and finds its blocks by how far they have moved: as far as a footer tells, or as many blocks
-    /// before the index say by their keys and sizes. The table lies from `begin` on. `None` if a value is no handle, or the keys take more memory than a sound
-    /// table's would.
+    /// before the index say by their keys and sizes. The table lies from `begin` on. `None` if a value is no handle, or the keys take
+    /// more memory than a sound table's would.
     pub(super) fn locate(
         survey: &'s Survey<'s>,
         list: &'s Found,
@@ -128,8 +128,7 @@ impl<'s> Index<'s> {
 
     fn read(survey: &'s Survey<'s>, list: &'s Found, moved_by: Option<u64>) -> Option<Index<'s>> {
         // A footer in the middle of the file is that of another table.
-        let footer = survey.file.footer();
-        let is_last = footer.is_ok_and(|footer| footer.index == list.handle());
+        let is_last = || { survey.file.footer() }.is_ok_and(|own| own.index == list.handle());
         let (mut listed, mut by_key) = (Vec::new(), HashMap::new());
         let mut room = index_room(survey.file.size);
         let mut entries = survey.entries(list.handle())?;
@@ -152,7 +151,7 @@ impl<'s> Index<'s> {
             by_key,
             inside: Vec::new(),
             moved_by,
-            is_in_place: moved_by == Some(0) && is_last,
+            is_in_place: moved_by == Some(0) && is_last(),
             is_ordered: false,
             near: 0,
             own_near: 0,
@@ -195,11 +194,9 @@ impl<'s> Index<'s> {
         let [only] = &self.listed[..] else {
             let is_itself = |listed: &Listed<'_>| listed.handle == self.list.handle();
             let blocks = self.listed.iter().enumerate();
-            let blocks = blocks.filter_map(|(i, listed)| Some((i, listed.found?)));
-            let found = blocks.clone().count();
-            let fit = blocks
-                .filter(|(i, found)| self.fits(*i, found, true))
-                .count();
+            let fits = blocks.filter_map(|(i, listed)| Some(self.fits(i, listed.found?, true)));
+            let fits: Vec<bool> = fits.collect();
+            let (fit, found) = (fits.iter().filter(|fits| **fits).count(), fits.len());
             let is_whole = self.own_near == self.listed.len() && fit == found;
             let has_form = own.has_restarts_only && !self.listed.iter().any(is_itself);
             let is_last_of_its = is_last && (!follows_data || has_form && 2 * fit > found);

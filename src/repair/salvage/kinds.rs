@@ -9,7 +9,6 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::iter::once;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -161,13 +160,9 @@ fn find_index<'s>(
     let clues = clues(survey);
     let (mut listed, mut must_have_room) = (HashSet::<u64>::new(), false);
     let (mut index, mut inside, mut doubtful) = (None, None, Vec::new());
-    // Before a footer lies another table: where those before the block end, and first the front of the file.
-    let footers = survey
-        .from(0)
-        .filter(|found| found.section.get() == Section::Footer);
-    let mut begins: Vec<u64> = once(0)
-        .chain(footers.map(|found| found.range.end))
-        .collect();
+    // Where the footers before the block end: before them lie other tables.
+    let footers = { survey.from(0) }.filter(|found| found.section.get() == Section::Footer);
+    let mut begins: Vec<u64> = footers.map(|found| found.range.end).collect();
     for found in survey.before(survey.file.size) {
         let start = found.range.start;
         begins.truncate(begins.partition_point(|begin| *begin <= start));

@@ -79,7 +79,7 @@ pub struct SalvageReport {
     pub lost: Vec<LostRange>,
     /// Where blocks were copied that may have been no blocks of the table, offsets in the file: they lie between bytes that
     /// belong to no sound block, and may have been stored in a value of one that is damaged; or their one value is the handle of a
-    /// block, as in the index of a table of one block. Always empty with an index.
+    /// block at offset 0, as in the index of a table of one block. Always empty with an index.
     pub uncertain: Vec<Range<u64>>,
     /// Sound blocks that were not taken for data, and what they were taken for.
     pub set_aside: Vec<(Section, Range<u64>)>,
