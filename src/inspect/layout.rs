@@ -194,7 +194,7 @@ impl Blocks {
         let (Some(filter), Ok(order)) = (self.table.whole_filter()?, self.table.order()) else {
             return Ok(None);
         };
-        let passes = |key: &[u8], block| filter.ask(key, Some(block)) != Ok(Some(false));
+        let passes = |key: &[u8], block| filter.ask(key, block) != Ok(false);
         Ok(self.absent.measure(order, passes))
     }
 

@@ -44,11 +44,11 @@ enum Form {
 
 /// A filter block that was read whole.
 #[derive(Debug)]
-enum Whole {
-    /// One filter of the keys of every data block, or of their prefixes.
-    Table(FilterBlockReader),
-    /// Filters of the keys of data blocks at some offsets.
-    Windows(FilterBlockReader),
+struct Whole {
+    filter: FilterBlockReader,
+    /// Whether it consists of filters of the keys of data blocks at some offsets; else it is one filter of the keys of every data
+    /// block, or of their prefixes.
+    is_of_windows: bool,
 }
 
 impl TableFilter {
@@ -76,14 +76,14 @@ impl TableFilter {
 
     /// Decodes a block that was read whole. `last_block` is the offset of the last data block.
     fn decode(&self, contents: Bytes, last_block: Option<u64>) -> Result<Whole, Defect> {
-        let block = FilterBlockReader::new(contents)?;
-        if let FilterOf::Prefixes(_) = self.of {
-            block.check_prefixes()?;
-            return Ok(Whole::Table(block));
-        }
-        Ok(match last_block {
-            Some(last) if block.covers_all(last) => Whole::Table(block),
-            _ => Whole::Windows(block),
+        let filter = FilterBlockReader::new(contents)?;
+        let is_of_windows = match &self.of {
+            FilterOf::Keys(_) => !last_block.is_some_and(|last| filter.covers_all(last)),
+            FilterOf::Prefixes(_) => filter.check_prefixes().map(|()| false)?,
+        };
+        Ok(Whole {
+            filter,
+            is_of_windows,
         })
     }
 
@@ -157,42 +157,43 @@ impl TableFilter {
         Ok(())
     }
 
-    /// Whether the filter passes `key`, which is looked for in the data block at offset `block`; `None` without a block if it has
-    /// filters of windows, which know no key of another block.
-    #[inline(never)]
-    pub(crate) fn ask(&self, key: &[u8], block: Option<u64>) -> Result<Option<bool>, NotLoaded> {
+    /// Whether it consists of filters of windows, which know no key of another block than the one that they are asked for.
+    #[inline]
+    pub(super) fn is_of_windows(&self) -> Result<bool, NotLoaded> {
         match &self.form {
-            Form::InPieces(pieces, cells) => {
-                let passes = pieces.ask(RibbonFilterPolicy::hash(key), |i| piece(cells, i));
-                passes.map(Some).ok_or(NotLoaded)
-            }
-            Form::Whole(filter) => Ok(match filter.get().ok_or(NotLoaded)? {
-                Whole::Table(filter) => Some(self.passes_in(filter, key, 0)),
-                Whole::Windows(filter) => block.map(|block| self.passes_in(filter, key, block)),
-            }),
+            Form::InPieces(..) => Ok(false),
+            Form::Whole(filter) => Ok(filter.get().ok_or(NotLoaded)?.is_of_windows),
         }
     }
 
+    /// Whether the filter passes `key`, which is looked for in the data block at offset `block`: any, unless it is [of
+    /// windows](Self::is_of_windows).
     #[inline(never)]
-    fn passes_in(&self, filter: &FilterBlockReader, key: &[u8], block: u64) -> bool {
-        match &self.of {
-            FilterOf::Keys(policy) => filter.key_may_match(&**policy, block, key),
-            FilterOf::Prefixes(_) => filter.prefix_may_match(key),
+    pub(crate) fn ask(&self, key: &[u8], block: u64) -> Result<bool, NotLoaded> {
+        match &self.form {
+            Form::InPieces(pieces, cells) => {
+                let passes = pieces.ask(RibbonFilterPolicy::hash(key), |i| piece(cells, i));
+                passes.ok_or(NotLoaded)
+            }
+            Form::Whole(filter) => {
+                let filter = &filter.get().ok_or(NotLoaded)?.filter;
+                Ok(match &self.of {
+                    FilterOf::Keys(policy) => filter.key_may_match(&**policy, block, key),
+                    FilterOf::Prefixes(_) => filter.prefix_may_match(key),
+                })
+            }
         }
     }
 
     /// What is in the block; `None` if it is read whole, and is not there.
     pub(crate) fn layout(&self) -> Option<FilterLayout> {
-        let (filters, whole_table) = match &self.form {
-            Form::InPieces(..) => (1, true),
-            Form::Whole(filter) => match filter.get()? {
-                Whole::Table(filter) => (filter.filter_count(), true),
-                Whole::Windows(filter) => (filter.filter_count(), false),
-            },
+        let filters = match &self.form {
+            Form::InPieces(..) => 1,
+            Form::Whole(filter) => filter.get()?.filter.filter_count(),
         };
         Some(FilterLayout {
             filters,
-            whole_table,
+            whole_table: !self.is_of_windows().ok()?,
         })
     }
 }

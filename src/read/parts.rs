@@ -35,8 +35,9 @@ impl Inner {
         let mut parts = Vec::new();
         if let Some(filter) = &self.filter {
             let key = order.filter_key(key);
-            match filter.ask(key, None) {
-                Ok(Some(false)) => return parts,
+            let is_of_windows = filter.is_of_windows();
+            match is_of_windows.and_then(|it_is| Ok(it_is || filter.ask(key, 0)?)) {
+                Ok(false) => return parts,
                 Ok(_) => {}
                 Err(NotLoaded) => {
                     parts.extend(filter.needed(key, layers).into_iter().map(Part::Filter))

@@ -48,7 +48,7 @@ impl Table {
             return Ok(false);
         };
         let missing = || inner.missing_for_prefix(prefix, LAYERS);
-        let passes = inner.ask(|| filter.ask(prefix, None), missing)? != Some(false);
+        let passes = inner.ask(|| filter.ask(prefix, 0), missing)?;
         let counters = &inner.file.counters;
         counters.add_answer(passes, Counter::PrefixPassed, Counter::PrefixRejected);
         Ok(!passes)

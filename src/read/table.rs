@@ -189,7 +189,7 @@ impl Table {
     /// If the last key passed the filter, this one is expected to, and its block is prefetched before the filter is asked: the
     /// processor then waits for the memory of both at once. (It can have the memory of some 200 to 500 instructions under way;
     /// behind a filter that waits, the block is out of that reach.) Absent keys, most of which come after others, are spared the
-    /// search in the index.
+    /// search in the index, unless the filter has to know the block.
     #[inline]
     pub(super) fn candidate_here(
         &self,
@@ -198,18 +198,30 @@ impl Table {
     ) -> Result<Option<BlockRef>, NotLoaded> {
         let inner = &*self.inner;
         let find = || inner.find_block(key, order);
-        if !inner.passed_last.load(Relaxed) {
-            let passes = inner.ask_filter(key, order, None)?;
-            return inner.decide(key, order, passes, find);
+        let Some(filter) = &inner.filter else {
+            return find();
+        };
+        let is_of_windows = filter.is_of_windows()?;
+        let is_expected = inner.passed_last.load(Relaxed);
+        let found = (is_expected || is_of_windows).then(find);
+        let filter_key = order.filter_key(key);
+        let passes = match found {
+            Some(Ok(Some(found))) => {
+                if is_expected && let Some((file, range)) = inner.in_place(found, self.read) {
+                    prefetch_block(file.get(range).unwrap_or_default());
+                }
+                filter.ask(filter_key, found.handle.offset)?
+                    || is_of_windows && inner.may_be_elsewhere(filter, found, key, order)?
+            }
+            Some(none) if is_of_windows => return none,
+            _ => filter.ask(filter_key, 0)?,
+        };
+        inner.note_passed(passes);
+        if passes {
+            found.unwrap_or_else(find)
+        } else {
+            Ok(None)
         }
-        let expected = find();
-        if let Ok(Some(found)) = expected
-            && let Some((file, range)) = inner.in_place(found, self.read)
-        {
-            prefetch_block(file.get(range).unwrap_or_default());
-        }
-        let passes = inner.ask_filter(key, order, None)?;
-        inner.decide(key, order, passes, || expected)
     }
 
     /// A lookup: filter and index, block, search. Returns the block, and where in it the value lies.
@@ -349,56 +361,12 @@ impl Inner {
         self.file.locate(defect, Section::Data, found.handle.offset)
     }
 
-    /// Whether the filter passes `key`, which is looked for in this data block; `None` if there is no filter, or, without a block, one of
-    /// windows.
-    #[inline]
-    fn ask_filter(
-        &self,
-        key: &[u8],
-        order: &Order,
-        found: Option<BlockRef>,
-    ) -> Result<Option<bool>, NotLoaded> {
-        let Some(filter) = &self.filter else {
-            return Ok(None);
-        };
-        filter.ask(
-            order.filter_key(key),
-            found.map(|found| found.handle.offset),
-        )
-    }
-
-    /// The data block to look for `key` in, which `find` returns, if filters pass the key: that of the table, which answered `passes`, or
-    /// else that of the block.
-    #[inline(always)]
-    fn decide(
-        &self,
-        key: &[u8],
-        order: &Order,
-        mut passes: Option<bool>,
-        find: impl FnOnce() -> Result<Option<BlockRef>, NotLoaded>,
-    ) -> Result<Option<BlockRef>, NotLoaded> {
-        if passes == Some(false) {
-            self.note_passed(false);
-            return Ok(None);
-        }
-        let found = find()?;
-        if let (None, Some(block)) = (passes, found) {
-            passes = self.ask_filter(key, order, found)?;
-            if passes == Some(false) {
-                passes = Some(self.may_be_elsewhere(block, key, order)?);
-            }
-        }
-        if let Some(passes) = passes {
-            self.note_passed(passes);
-        }
-        Ok(found.filter(|_| passes != Some(false)))
-    }
-
     /// Whether `key` may be in the table although the filter of this block's window rejects it: if it is not known where the piece of
     /// the index begins that the block was found in, or if the versions of the user key may begin in the next block, since this one's
     /// index key has the same user key.
     fn may_be_elsewhere(
         &self,
+        filter: &TableFilter,
         found: BlockRef,
         key: &[u8],
         order: &Order,
@@ -413,7 +381,7 @@ impl Inner {
             return Ok(false);
         }
         match self.index.block(found.block + 1) {
-            Ok(next) => Ok(self.ask_filter(key, order, Some(next))? != Some(false)),
+            Ok(next) => filter.ask(order.filter_key(key), next.handle.offset),
             Err(NotLoaded) => Ok(true),
         }
     }
