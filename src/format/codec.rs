@@ -113,46 +113,42 @@ impl Compressor {
         }
     }
 
-    /// Appends `block` compressed to `out` and returns its type byte; `None` if it does not shrink by an eighth, or so much that
-    /// readers would refuse it.
-    ///
-    /// Unless it returns a type byte, `out` is as it was.
+    /// Appends `block` to `out`, compressed, and returns its type byte. Appends it raw if it does not shrink by an eighth, or so much
+    /// that readers would refuse it.
     ///
     /// # Errors
     ///
     /// The compressor's own.
-    pub(crate) fn append(&mut self, block: &[u8], out: &mut Buffer) -> io::Result<Option<u8>> {
+    pub(crate) fn append(&mut self, block: &[u8], out: &mut Buffer) -> io::Result<u8> {
         let start = out.len();
-        let appended = match self.compression {
-            Compression::None => return Ok(None),
+        let codec = match self.compression {
             // Snappy cannot take a block of nearly 4 GiB.
-            Compression::Snappy if snap::raw::max_compress_len(block.len()) == 0 => {
-                return Ok(None);
+            Compression::Snappy if snap::raw::max_compress_len(block.len()) > 0 => {
+                self.append_snappy(block, out)?
             }
-            Compression::Snappy => self.append_snappy(block, out),
+            Compression::None | Compression::Snappy => RAW,
             #[cfg(feature = "zstd")]
-            Compression::Zstd(level) => self.append_zstd(block, level, out),
+            Compression::Zstd(level) => self.append_zstd(block, level, out)?,
             #[cfg(feature = "zlib")]
             Compression::Zlib(level) => {
                 let encoder = ZlibEncoder::new(block, flate2::Compression::new(level));
-                append_all(encoder, ZSTD_OR_ZLIB, out)
+                append_all(encoder, ZSTD_OR_ZLIB, out)?
             }
             #[cfg(feature = "zlib")]
             Compression::Deflate(level) => {
                 let encoder = DeflateEncoder::new(block, flate2::Compression::new(level));
-                append_all(encoder, DEFLATE, out)
+                append_all(encoder, DEFLATE, out)?
             }
         };
         let len = out.len() - start;
         // No other codec reaches the bound of Zstandard.
         let shrank = len < block.len() - block.len() / 8 && block.len() as u64 <= zstd_bound(len);
-        match appended {
-            Ok(codec) if shrank => Ok(Some(codec)),
-            appended => {
-                out.truncate(start);
-                appended.map(|_| None)
-            }
+        if codec != RAW && shrank {
+            return Ok(codec);
         }
+        out.truncate(start);
+        out.extend(block);
+        Ok(RAW)
     }
 
     fn append_snappy(&mut self, block: &[u8], out: &mut Buffer) -> io::Result<u8> {
@@ -376,15 +372,14 @@ mod tests {
                     .unwrap();
                 let (before, payload) = out.as_slice().split_at(6);
                 assert_eq!(before, b"before");
-                match stored {
-                    None => assert!(payload.is_empty()),
-                    Some(stored) => {
-                        assert_eq!(stored, codec);
-                        assert!(payload.len() < block.len() - block.len() / 8);
-                        assert_eq!(decompress(codec, payload).unwrap(), block);
-                    }
+                if stored == RAW {
+                    assert_eq!(payload, block);
+                } else {
+                    assert_eq!(stored, codec);
+                    assert!(payload.len() < block.len() - block.len() / 8);
+                    assert_eq!(decompress(codec, payload).unwrap(), block);
                 }
-                kept.push(stored.is_some());
+                kept.push(stored != RAW);
             }
             assert!(!kept[0] && kept[399] && kept.is_sorted(), "{compression:?}");
         }

@@ -16,33 +16,29 @@ use super::{Defect, require};
 /// Bytes after each payload: the codec and the checksum.
 pub(crate) const TRAILER_LEN: usize = 5;
 
-/// Appends the frame of `block` to `out`, compressed if that pays.
+/// Appends the frame of `block` to `out`; raw without a compressor, otherwise compressed if that pays.
 ///
 /// # Errors
 ///
-/// The compressor's; `out` is then as it was.
-pub(crate) fn seal(block: &[u8], compressor: &mut Compressor, out: &mut Buffer) -> io::Result<()> {
-    let start = out.len();
-    match compressor.append(block, out)? {
-        Some(codec) => finish(out, start, codec),
-        None => seal_raw(block, out),
-    }
-    Ok(())
-}
-
-/// Appends the frame of `block` to `out`, uncompressed. A filter block is never compressed.
-pub(crate) fn seal_raw(block: &[u8], out: &mut Buffer) {
-    let start = out.len();
-    out.extend(block);
-    finish(out, start, RAW);
-}
-
-/// Appends the trailer to the payload that begins at `start` of `out`.
+/// The compressor's.
 #[expect(clippy::indexing_slicing, reason = "`out` has grown since `start`")]
-fn finish(out: &mut Buffer, start: usize, codec: u8) {
+pub(crate) fn seal(
+    block: &[u8],
+    compressor: Option<&mut Compressor>,
+    out: &mut Buffer,
+) -> io::Result<()> {
+    let start = out.len();
+    let codec = match compressor {
+        Some(compressor) => compressor.append(block, out)?,
+        None => {
+            out.extend(block);
+            RAW
+        }
+    };
     out.extend(&[codec]);
     let crc = mask(crc32c(&out.as_slice()[start..]));
     out.extend(&crc.to_le_bytes());
+    Ok(())
 }
 
 /// Checks a frame's checksum, which covers payload and codec.
@@ -97,7 +93,8 @@ mod tests {
     fn sealed(block: &[u8], compression: Compression) -> Vec<u8> {
         let mut out = Buffer::default();
         out.extend(b"before");
-        seal(block, &mut Compressor::new(compression), &mut out).unwrap();
+        let mut compressor = Compressor::new(compression);
+        seal(block, Some(&mut compressor), &mut out).unwrap();
         assert_eq!(&out.as_slice()[..6], b"before");
         out.as_slice()[6..].to_vec()
     }

@@ -460,7 +460,7 @@ impl<D: Destination> TableBuilder<D> {
             return Ok(());
         }
         let handle = self.data.finish(|block| {
-            let handle = self.file.seal(block, self.pages.as_mut())?;
+            let handle = self.file.seal(block, false, self.pages.as_mut())?;
             if let (Some(filter), Some(_)) = (&mut self.filter, &self.pages) {
                 // Where the block begins decides which filter its keys belong to, and is known only now.
                 filter.start_block(handle.offset);

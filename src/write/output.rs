@@ -53,11 +53,17 @@ impl<D: Destination> Output<D> {
         }
     }
 
-    /// Appends `block`, compressed if that pays; in an aligned table, after the padding that keeps it from touching more `pages` than
-    /// it must.
-    pub(super) fn seal(&mut self, block: &[u8], pages: Option<&mut Pages>) -> Result<BlockHandle> {
+    /// Appends `block`, raw or compressed if that pays; in an aligned table, after the padding that keeps it from touching more
+    /// `pages` than it must.
+    pub(super) fn seal(
+        &mut self,
+        block: &[u8],
+        is_raw: bool,
+        pages: Option<&mut Pages>,
+    ) -> Result<BlockHandle> {
         let (offset, start) = (self.offset(), self.buffer.len());
-        frame::seal(block, &mut self.compressor, &mut self.buffer).map_err(|e| {
+        let compressor = (!is_raw).then_some(&mut self.compressor);
+        frame::seal(block, compressor, &mut self.buffer).map_err(|e| {
             let codec = self.compressor.compression;
             let doing = format!("compressing the block for offset {offset} with {codec:?}");
             self.stop(Error::io(doing, e))
@@ -70,22 +76,13 @@ impl<D: Destination> Output<D> {
             self.buffer.extend(&vec![0; padding as usize]);
             self.buffer.extend(&frame);
         }
-        self.end_block(offset + padding)
-    }
-
-    /// Appends `block` as it is.
-    pub(super) fn seal_raw(&mut self, block: &[u8]) -> Result<BlockHandle> {
-        let offset = self.offset();
-        frame::seal_raw(block, &mut self.buffer);
-        self.end_block(offset)
-    }
-
-    fn end_block(&mut self, offset: u64) -> Result<BlockHandle> {
-        let size = self.offset() - offset - TRAILER_LEN as u64;
         if self.buffer.len() >= WRITE_SIZE {
             self.write_buffer()?;
         }
-        Ok(BlockHandle { offset, size })
+        Ok(BlockHandle {
+            offset: offset + padding,
+            size: (stored - TRAILER_LEN) as u64,
+        })
     }
 
     pub(super) fn append_footer(&mut self, footer: Footer) {

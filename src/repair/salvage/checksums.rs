@@ -104,7 +104,7 @@ fn multiply(a: u32, mut b: u32) -> u32 {
 mod tests {
     use super::*;
     use crate::format::buffer::Buffer;
-    use crate::format::frame::seal_raw;
+    use crate::format::frame::seal;
     use proptest::prelude::*;
 
     /// Every pair tried, with the CRC of the crate that everybody uses: the nearest end for each beginning.
@@ -135,12 +135,12 @@ mod tests {
                 match what {
                     0 => bytes.extend(&part),
                     1 => {
-                        seal_raw(&part, &mut bytes);
+                        seal(&part, None, &mut bytes).unwrap();
                         frames += 1;
                     }
                     _ => {
                         let inner = std::mem::take(&mut bytes);
-                        seal_raw(inner.as_slice(), &mut bytes);
+                        seal(inner.as_slice(), None, &mut bytes).unwrap();
                         frames += 1;
                     }
                 }

@@ -58,10 +58,7 @@ impl<D: Destination> TableBuilder<D> {
             if divides {
                 self.pieces = PiecesBuilder::new(block, offset);
             }
-            match self.pieces {
-                Some(_) => self.file.seal_raw(block),
-                None => self.file.seal(block, None),
-            }
+            self.file.seal(block, self.pieces.is_some(), None)
         })
     }
 
@@ -72,7 +69,7 @@ impl<D: Destination> TableBuilder<D> {
             let shared = common_prefix(metaindex.last_key(), &name);
             metaindex.add(&name, shared, &encoded(handle));
         }
-        metaindex.finish(|block| self.file.seal(block, None))
+        metaindex.finish(|block| self.file.seal(block, false, None))
     }
 
     /// Writes the properties block, if there is to be one.
@@ -83,7 +80,7 @@ impl<D: Destination> TableBuilder<D> {
         let properties = self.summary.properties(&self.options.order, others);
         let block = properties.encode();
         let block = block.ok_or_else(|| too_large("the properties do"))?;
-        let handle = self.file.seal(&block, None)?;
+        let handle = self.file.seal(&block, false, None)?;
         Ok(Some((PROPERTIES_NAME.to_vec(), handle)))
     }
 
@@ -92,7 +89,7 @@ impl<D: Destination> TableBuilder<D> {
         let Some(pieces) = self.pieces.take() else {
             return Ok(None);
         };
-        let handle = self.file.seal_raw(&pieces.finish())?;
+        let handle = self.file.seal(&pieces.finish(), true, None)?;
         Ok(Some((PIECES_NAME.to_vec(), handle)))
     }
 
@@ -127,7 +124,7 @@ impl<D: Destination> TableBuilder<D> {
     ) -> Result<(FilterEntry, NamedPart)> {
         let contents =
             contents.ok_or_else(|| too_large(&format!("the filters of {policy:?} do")))?;
-        let handle = self.file.seal_raw(&contents)?;
+        let handle = self.file.seal(&contents, true, None)?;
         if let Some(pieces) = &mut self.pieces
             && policy == RibbonFilterPolicy::NAME
         {
