@@ -32,8 +32,8 @@ pub(crate) const PREFIXES_NAME: &[u8] = b"about.prefixes.";
 
 /// Builds the block from the keys of a table.
 pub(crate) struct PrefixBlockBuilder {
-    extractor: Arc<dyn PrefixExtractor>,
-    block: FilterBlockBuilder,
+    pub(crate) extractor: Arc<dyn PrefixExtractor>,
+    pub(crate) block: FilterBlockBuilder,
     /// The prefix of the key before, if it had one.
     last: Option<Vec<u8>>,
 }
@@ -48,11 +48,6 @@ impl PrefixBlockBuilder {
             block: FilterBlockBuilder::new(policy.builder(), true),
             last: None,
         }
-    }
-
-    /// Name of the extractor.
-    pub(crate) fn name(&self) -> &str {
-        self.extractor.name()
     }
 
     /// Adds the prefix of `key`, which comes after `previous` in bytewise order. Returns `false`, and adds nothing, if the two
@@ -79,12 +74,6 @@ impl PrefixBlockBuilder {
         self.last = prefix.map(<[u8]>::to_vec);
         true
     }
-
-    /// Returns the block; `None` if it exceeds 4 GiB.
-    pub(crate) fn finish(self) -> Option<Vec<u8>> {
-        // No data block is before it: lg(base) is 0.
-        self.block.finish(0)
-    }
 }
 
 #[cfg(test)]
@@ -105,7 +94,7 @@ mod tests {
             assert!(builder.add_key(previous, key));
             previous = Some(key);
         }
-        builder.finish().unwrap()
+        builder.block.finish(0).unwrap()
     }
 
     fn reader(block: &[u8]) -> Result<FilterBlockReader, Defect> {
@@ -235,7 +224,7 @@ mod tests {
         assert!(builder.add_key(None, b"a/1"));
         assert!(!builder.add_key(Some(b"a/1"), b"a/b/1"));
         assert!(builder.add_key(Some(b"a/1"), b"a/2"));
-        let built = builder.finish().unwrap();
+        let built = builder.block.finish(0).unwrap();
         assert!(passes(&built, "a/") && !passes(&built, "a/b/"));
     }
 }

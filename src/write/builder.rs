@@ -495,7 +495,7 @@ impl<D: Destination> TableBuilder<D> {
         let why = format!(
             "the prefix extractor {:?} breaks its rule at the key {}: every key that begins with a prefix must have \
              that prefix",
-            prefixes.name(),
+            prefixes.extractor.name(),
             self.options.order.describe_key(key)
         );
         Err(Error::new(ErrorKind::InvalidState, why))

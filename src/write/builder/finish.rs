@@ -1,5 +1,7 @@
 //! The end of a table: all that comes after the data blocks.
 
+use std::collections::BTreeMap;
+
 use super::{TableBuilder, encoded, too_large};
 use crate::comparator::common_prefix;
 use crate::error::Result;
@@ -14,8 +16,8 @@ use crate::trace;
 use crate::write::new_file::Destination;
 use crate::write::summary::Summary;
 
-/// A block that the metaindex names.
-type NamedPart = (Vec<u8>, BlockHandle);
+/// What the metaindex names: filters, properties and pieces.
+type Named = BTreeMap<Vec<u8>, BlockHandle>;
 
 impl<D: Destination> TableBuilder<D> {
     /// Writes everything after the last entry.
@@ -31,11 +33,19 @@ impl<D: Destination> TableBuilder<D> {
         let data_end = self.file.offset();
         let index = self.properties.is_some().then(|| self.write_index());
         let index = index.transpose()?;
-        let prefixes = self.write_prefixes()?;
-        let filter = self.write_filter(data_end)?;
-        let properties = self.write_properties()?;
-        let pieces = self.write_pieces()?;
-        let metaindex = self.write_metaindex([properties, pieces, prefixes, filter])?;
+        let mut named = self.write_filters(data_end)?;
+        if let Some(others) = self.properties.take() {
+            let properties = self.summary.properties(&self.options.order, others);
+            let block = properties.encode();
+            let block = block.ok_or_else(|| too_large("the properties do"))?;
+            let handle = self.file.seal(&block, false, None)?;
+            named.insert(PROPERTIES_NAME.to_vec(), handle);
+        }
+        if let Some(pieces) = self.pieces.take() {
+            let handle = self.file.seal(&pieces.finish(), true, None)?;
+            named.insert(PIECES_NAME.to_vec(), handle);
+        }
+        let metaindex = self.write_metaindex(named)?;
         let index = index.map_or_else(|| self.write_index(), Ok)?;
         self.file.append_footer(Footer { metaindex, index });
         self.summary.file_bytes = self.file.offset();
@@ -62,66 +72,40 @@ impl<D: Destination> TableBuilder<D> {
         })
     }
 
-    /// Writes the metaindex. `parts` come in the order of their names.
-    fn write_metaindex(&mut self, parts: [Option<NamedPart>; 4]) -> Result<BlockHandle> {
+    fn write_metaindex(&mut self, named: Named) -> Result<BlockHandle> {
         let mut metaindex = BlockBuilder::new(self.options.restart_interval);
-        for (name, handle) in parts.into_iter().flatten() {
+        for (name, handle) in named {
             let shared = common_prefix(metaindex.last_key(), &name);
             metaindex.add(&name, shared, &encoded(handle));
         }
         metaindex.finish(|block| self.file.seal(block, false, None))
     }
 
-    /// Writes the properties block, if there is to be one.
-    fn write_properties(&mut self) -> Result<Option<NamedPart>> {
-        let Some(others) = self.properties.take() else {
-            return Ok(None);
-        };
-        let properties = self.summary.properties(&self.options.order, others);
-        let block = properties.encode();
-        let block = block.ok_or_else(|| too_large("the properties do"))?;
-        let handle = self.file.seal(&block, false, None)?;
-        Ok(Some((PROPERTIES_NAME.to_vec(), handle)))
-    }
-
-    /// Writes what says how index and filters are divided, if they are.
-    fn write_pieces(&mut self) -> Result<Option<NamedPart>> {
-        let Some(pieces) = self.pieces.take() else {
-            return Ok(None);
-        };
-        let handle = self.file.seal(&pieces.finish(), true, None)?;
-        Ok(Some((PIECES_NAME.to_vec(), handle)))
-    }
-
-    /// Writes the prefix filter, if there is to be one.
-    fn write_prefixes(&mut self) -> Result<Option<NamedPart>> {
-        let Some(prefixes) = self.prefixes.take() else {
-            return Ok(None);
-        };
-        let (policy, extractor) = (RibbonFilterPolicy::NAME, prefixes.name().to_owned());
-        let (filter, part) = self.write_filter_block(prefixes.finish(), policy, Some(extractor))?;
-        self.summary.prefix_filter = Some(filter);
-        Ok(Some(part))
-    }
-
-    /// Writes the filter block of a table whose data blocks end at `data_end`, if there is to be one.
-    fn write_filter(&mut self, data_end: u64) -> Result<Option<NamedPart>> {
-        let (Some(block), Some(policy)) = (self.filter.take(), self.options.filter.clone()) else {
-            return Ok(None);
-        };
-        let contents = block.finish(data_end);
-        let (filter, part) = self.write_filter_block(contents, policy.name(), None)?;
-        self.summary.filter = Some(filter);
-        Ok(Some(part))
+    /// Writes the filters of a table whose data blocks end at `data_end`: that of prefixes, then that of keys, if there are to be any.
+    fn write_filters(&mut self, data_end: u64) -> Result<Named> {
+        let mut named = Named::new();
+        if let Some(prefixes) = self.prefixes.take() {
+            let (policy, extractor) = (RibbonFilterPolicy::NAME, prefixes.extractor);
+            // No data block is before it: lg(base) is 0.
+            let contents = prefixes.block.finish(0);
+            self.summary.prefix_filter =
+                self.write_filter(contents, policy, Some(extractor.name()), &mut named)?;
+        }
+        if let (Some(filter), Some(policy)) = (self.filter.take(), self.options.filter.clone()) {
+            let contents = filter.finish(data_end);
+            self.summary.filter = self.write_filter(contents, policy.name(), None, &mut named)?;
+        }
+        Ok(named)
     }
 
     /// Writes a filter block, which is never compressed, and divides a ribbon into pieces.
-    fn write_filter_block(
+    fn write_filter(
         &mut self,
         contents: Option<Vec<u8>>,
         policy: &str,
-        prefixes: Option<String>,
-    ) -> Result<(FilterEntry, NamedPart)> {
+        prefixes: Option<&str>,
+        named: &mut Named,
+    ) -> Result<Option<FilterEntry>> {
         let contents =
             contents.ok_or_else(|| too_large(&format!("the filters of {policy:?} do")))?;
         let handle = self.file.seal(&contents, true, None)?;
@@ -130,16 +114,16 @@ impl<D: Destination> TableBuilder<D> {
         {
             pieces.add_filter(&contents, handle.offset);
         }
-        let name = match &prefixes {
+        let name = match prefixes {
             Some(extractor) => [PREFIXES_NAME, extractor.as_bytes()].concat(),
             None => [FILTER_PREFIX, policy.as_bytes()].concat(),
         };
-        let filter = FilterEntry {
+        named.insert(name, handle);
+        Ok(Some(FilterEntry {
             policy: policy.to_owned(),
-            prefixes,
+            prefixes: prefixes.map(str::to_owned),
             bytes: handle.size,
             skipped: None,
-        };
-        Ok((filter, (name, handle)))
+        }))
     }
 }
