@@ -21,12 +21,14 @@ impl BlockHandle {
     /// Most bytes that an encoded handle takes.
     pub(crate) const MAX_LEN: usize = 2 * MAX_VARINT64_LEN;
 
-    pub(crate) fn encode(&self, dst: &mut Vec<u8>) {
-        put_varint(dst, self.offset);
-        put_varint(dst, self.size);
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(BlockHandle::MAX_LEN);
+        put_varint(&mut bytes, self.offset);
+        put_varint(&mut bytes, self.size);
+        bytes
     }
 
-    /// Number of bytes that [`encode`](Self::encode) appends.
+    /// Number of bytes that [`encode`](Self::encode) returns.
     pub(crate) fn encoded_len(&self) -> usize {
         varint_len(self.offset) + varint_len(self.size)
     }
@@ -73,12 +75,11 @@ impl Footer {
         Some(self.metaindex.end()?.max(self.index.end()?))
     }
 
-    pub(crate) fn encode(&self, dst: &mut Vec<u8>) {
-        let start = dst.len();
-        self.metaindex.encode(dst);
-        self.index.encode(dst);
-        dst.resize(start + 2 * BlockHandle::MAX_LEN, 0);
-        put_fixed64(dst, MAGIC);
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = [self.metaindex.encode(), self.index.encode()].concat();
+        bytes.resize(2 * BlockHandle::MAX_LEN, 0);
+        put_fixed64(&mut bytes, MAGIC);
+        bytes
     }
 
     /// Whether `src`, the last bytes of a file, ends in LevelDB's magic number.
@@ -135,9 +136,7 @@ mod tests {
                 size: 14
             }
         );
-        let mut bytes = vec![9];
-        footer.encode(&mut bytes);
-        assert_eq!(bytes[1..], example());
+        assert_eq!(footer.encode(), example());
     }
 
     #[test]
@@ -150,8 +149,7 @@ mod tests {
             metaindex: most,
             index: most,
         };
-        let mut bytes = Vec::new();
-        footer.encode(&mut bytes);
+        let bytes = footer.encode();
         assert_eq!(bytes.len(), FOOTER_LEN);
         assert_eq!(Footer::decode(&bytes).unwrap(), footer);
         assert_eq!(most.end(), None, "their end overflows, and must not wrap");

@@ -207,12 +207,11 @@ fn last_entry(last: Option<(&[u8], BlockHandle)>) -> Vec<u8> {
     let Some((key, handle)) = last else {
         return entry;
     };
-    for len in [0, key.len(), handle.encoded_len()] {
+    let handle = handle.encode();
+    for len in [0, key.len(), handle.len()] {
         put_varint(&mut entry, len as u64);
     }
-    entry.extend_from_slice(key);
-    handle.encode(&mut entry);
-    entry
+    [&entry, key, &handle].concat()
 }
 
 impl IndexPieces {
@@ -463,9 +462,8 @@ impl PiecesBuilder {
 
     /// The block.
     pub(crate) fn finish(self) -> Vec<u8> {
-        let mut block = vec![VERSION, self.filter_count];
-        self.index.encode(&mut block);
-        [block, self.filters, self.tops].concat()
+        let start = vec![VERSION, self.filter_count];
+        [start, self.index.encode(), self.filters, self.tops].concat()
     }
 }
 
@@ -518,9 +516,8 @@ mod tests {
     fn index_of(keys: &[Vec<u8>]) -> Vec<u8> {
         let mut builder = BlockBuilder::new(1);
         for (i, key) in keys.iter().enumerate() {
-            let mut value = Vec::new();
             let (offset, size) = (105 * i as u64, 100);
-            BlockHandle { offset, size }.encode(&mut value);
+            let value = BlockHandle { offset, size }.encode();
             builder.add(key, common_prefix(builder.last_key(), key), &value);
         }
         builder.finish(<[u8]>::to_vec)

@@ -66,7 +66,7 @@ impl FilterPieces {
         while block.len() / len > MAX_PIECES {
             len *= 2;
         }
-        BlockHandle { offset, size }.encode(dst);
+        dst.extend(BlockHandle { offset, size }.encode());
         dst.push(len.ilog2() as u8);
         put_varint(dst, tail.len() as u64);
         dst.extend_from_slice(tail);

@@ -547,13 +547,12 @@ pub(super) mod tests {
     pub(crate) fn encode(keys: &[Vec<u8>], interval: usize) -> Vec<u8> {
         let mut builder = BlockBuilder::new(interval);
         for (i, key) in keys.iter().enumerate() {
-            let mut value = Vec::new();
             let handle = BlockHandle {
                 offset: 20 * i as u64,
                 size: 15,
             };
-            handle.encode(&mut value);
-            builder.add(key, common_prefix(builder.last_key(), key), &value);
+            let shared = common_prefix(builder.last_key(), key);
+            builder.add(key, shared, &handle.encode());
         }
         builder.finish(<[u8]>::to_vec)
     }
@@ -628,9 +627,7 @@ pub(super) mod tests {
     }
 
     fn one(key: &[u8], offset: u64, size: u64) -> (Vec<u8>, Vec<u8>) {
-        let mut value = Vec::new();
-        BlockHandle { offset, size }.encode(&mut value);
-        (key.to_vec(), value)
+        (key.to_vec(), BlockHandle { offset, size }.encode())
     }
 
     #[test]

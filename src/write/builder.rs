@@ -450,7 +450,7 @@ impl<D: Destination> TableBuilder<D> {
             return Err(self.file.stop(too_large("the index does")));
         }
         let shared = common_prefix(self.index.last_key(), separator);
-        self.index.add(separator, shared, &encoded(handle));
+        self.index.add(separator, shared, &handle.encode());
         Ok(())
     }
 
@@ -507,10 +507,4 @@ impl<D: Destination> TableBuilder<D> {
 fn too_large(what: &str) -> Error {
     let message = format!("{what} not fit a block of 4 GiB");
     Error::new(ErrorKind::TooLarge, message)
-}
-
-fn encoded(handle: BlockHandle) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(BlockHandle::MAX_LEN);
-    handle.encode(&mut bytes);
-    bytes
 }

@@ -86,9 +86,7 @@ impl<D: Destination> Output<D> {
     }
 
     pub(super) fn append_footer(&mut self, footer: Footer) {
-        let mut bytes = Vec::new();
-        footer.encode(&mut bytes);
-        self.buffer.extend(&bytes);
+        self.buffer.extend(&footer.encode());
     }
 
     fn write_buffer(&mut self) -> Result<()> {

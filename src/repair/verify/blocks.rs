@@ -26,10 +26,8 @@ impl Verifier<'_> {
         let footer = footer.map_err(|error| self.report.find_error(place, &error));
         let footer = footer.ok()?;
         self.report.checked_bytes += FOOTER_LEN as u64;
-        let mut expected = Vec::new();
-        footer.encode(&mut expected);
         let found = self.file.read(place.1, FOOTER_LEN);
-        if found.is_ok_and(|found| *found != expected) {
+        if found.is_ok_and(|found| *found != footer.encode()) {
             let expected = "two handles, then zeros up to the magic number";
             let found = "other bytes there, which readers ignore";
             self.report.find(Severity::Note, place, expected, found);

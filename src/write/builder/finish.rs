@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{TableBuilder, encoded, too_large};
+use super::{TableBuilder, too_large};
 use crate::comparator::common_prefix;
 use crate::error::Result;
 use crate::filter::{FilterEntry, RibbonFilterPolicy};
@@ -76,7 +76,7 @@ impl<D: Destination> TableBuilder<D> {
         let mut metaindex = BlockBuilder::new(self.options.restart_interval);
         for (name, handle) in named {
             let shared = common_prefix(metaindex.last_key(), &name);
-            metaindex.add(&name, shared, &encoded(handle));
+            metaindex.add(&name, shared, &handle.encode());
         }
         metaindex.finish(|block| self.file.seal(block, false, None))
     }
