@@ -2,7 +2,7 @@
 
 use super::Defect;
 use super::frame::TRAILER_LEN;
-use crate::coding::{MAX_VARINT64_LEN, get_varint64, put_fixed64, put_varint, varint_len};
+use crate::coding::{MAX_VARINT64_LEN, get_varint64, put_fixed64, put_varint};
 
 /// Length of a footer in bytes: two padded handles and the magic number.
 pub(crate) const FOOTER_LEN: usize = 2 * BlockHandle::MAX_LEN + 8;
@@ -26,11 +26,6 @@ impl BlockHandle {
         put_varint(&mut bytes, self.offset);
         put_varint(&mut bytes, self.size);
         bytes
-    }
-
-    /// Number of bytes that [`encode`](Self::encode) returns.
-    pub(crate) fn encoded_len(&self) -> usize {
-        varint_len(self.offset) + varint_len(self.size)
     }
 
     /// The handle at the front of `src`, and how many bytes it takes.

@@ -52,7 +52,7 @@ use super::codec::RAW;
 use super::footer::BlockHandle;
 use super::pieces_filter::FilterPieces;
 use super::{Defect, require};
-use crate::coding::{fixed32_at, get_varint32, get_varint64, put_fixed32, put_varint, varint_len};
+use crate::coding::{fixed32_at, get_varint32, get_varint64, put_fixed32, put_varint};
 use crate::comparator::{Order, common_prefix};
 
 /// The metaindex's name of the block. It sorts before all filters, and after the properties.
@@ -87,7 +87,7 @@ impl Pieces {
     /// Decodes the block; `None` if it is of another version, and so to be ignored.
     ///
     /// Checks everything but the order of the tops and the handles. Takes at most 16 times the block in memory,
-    /// and some 50 bytes for each piece of the index.
+    /// and some 70 bytes for each piece of the index.
     pub(crate) fn decode(block: Bytes) -> Result<Option<Pieces>, Defect> {
         let mut input = Input(block);
         if input.take(1)?.first() != Some(&VERSION) {
@@ -149,43 +149,54 @@ impl Input {
 pub(crate) struct IndexPieces {
     /// The handle of the index block.
     pub(crate) handle: BlockHandle,
-    /// The tops of all pieces, end to end.
-    tops: Bytes,
+    /// The last entries of all pieces as the index has them, end to end.
+    last_entries: Bytes,
     pieces: Vec<Piece>,
 }
 
 #[derive(Debug, Default)]
 struct Piece {
-    /// Where its top ends among all.
-    top_end: usize,
-    /// Where its last entry begins in the index block, and where it ends.
-    last_start: u32,
+    /// Its last entry, whose key is its top, among those of all pieces.
+    last: Entry,
+    /// The handle of its last data block.
+    handle: BlockHandle,
+    /// Where it ends in the index block.
     end: u32,
     /// Number of data blocks up to its end.
     blocks: u32,
     crc: u32,
-    /// The handle of its last data block.
-    last: BlockHandle,
 }
 
 impl Piece {
-    /// The piece after `before`, of which the tops' block has this `top` and `value`.
-    fn decode(before: Option<&Piece>, top: &[u8], value: &[u8]) -> Option<Piece> {
+    /// The piece after `before`, of which the tops' block has this `top` and `value`. Appends its last entry to the `entries` of those
+    /// before.
+    fn decode(
+        before: Option<&Piece>,
+        top: &[u8],
+        value: &[u8],
+        entries: &mut Vec<u8>,
+    ) -> Option<Piece> {
         let (len, a) = get_varint32(value)?;
         let (blocks, b) = get_varint32(value.get(a..)?)?;
-        let (last, c) = BlockHandle::decode(value.get(a + b..)?)?;
+        let (handle, c) = BlockHandle::decode(value.get(a + b..)?)?;
         let crc = fixed32_at(value, a + b + c)?;
-        let data_end = before.map_or(Some(0), |before| before.last.end())?;
+        let start = entries.len();
+        for len in [0, top.len(), c] {
+            put_varint(entries, len as u64);
+        }
+        entries.extend_from_slice(top);
+        entries.extend_from_slice(value.get(a + b..a + b + c)?);
+        let last = entries_of(entries, start, 0).next()?.ok()?;
+        let data_end = before.map_or(Some(0), |before| before.handle.end())?;
         let none = Piece::default();
         let before = before.unwrap_or(&none);
-        let end = before.end.checked_add(len)?;
-        (blocks > 0 && last.offset >= data_end).then_some(Piece {
-            top_end: before.top_end + top.len(),
-            last_start: end.checked_sub(entry_len(top, last) as u32)?,
-            end,
+        let fits = last.len() <= len && blocks > 0 && handle.offset >= data_end;
+        fits.then_some(Piece {
+            last,
+            handle,
+            end: before.end.checked_add(len)?,
             blocks: before.blocks.checked_add(blocks)?,
             crc,
-            last,
         })
     }
 
@@ -195,55 +206,34 @@ impl Piece {
     }
 }
 
-/// Length of [`last_entry`].
-fn entry_len(key: &[u8], handle: BlockHandle) -> usize {
-    let len = key.len() + handle.encoded_len();
-    1 + varint_len(key.len() as u64) + varint_len(handle.encoded_len() as u64) + len
-}
-
-/// An entry of an index, its key stored whole; nothing in place of none.
-fn last_entry(last: Option<(&[u8], BlockHandle)>) -> Vec<u8> {
-    let mut entry = Vec::new();
-    let Some((key, handle)) = last else {
-        return entry;
-    };
-    let handle = handle.encode();
-    for len in [0, key.len(), handle.len()] {
-        put_varint(&mut entry, len as u64);
-    }
-    [&entry, key, &handle].concat()
-}
-
 impl IndexPieces {
     fn decode(handle: BlockHandle, tops: Bytes) -> Result<IndexPieces, Defect> {
         let most = TOP_INTERVAL * tops.len();
         let block = Block::parse(tops)?;
         block.check_entries()?;
-        let (mut tops, mut pieces) = (Vec::new(), Vec::<Piece>::new());
+        let (mut entries, mut pieces) = (Vec::new(), Vec::<Piece>::new());
         let mut cursor = BlockCursor::new(block);
         while cursor.next()? {
             let top = cursor.key();
-            let is_short = tops.len() + top.len() <= most && top.len() <= MAX_TOP;
+            let is_short = entries.len() + top.len() <= most && top.len() <= MAX_TOP;
             let piece = is_short
-                .then(|| Piece::decode(pieces.last(), top, cursor.value()))
+                .then(|| Piece::decode(pieces.last(), top, cursor.value(), &mut entries))
                 .flatten()
-                .filter(|piece| piece.last.end().is_some_and(|end| end <= handle.offset));
+                .filter(|piece| piece.handle.end().is_some_and(|end| end <= handle.offset));
             let Some(piece) = piece else {
                 let i = pieces.len();
                 let expected = format!("piece {i} of the index, its blocks past those before");
                 return Err(Defect::new(expected, format!("{:02x?}", cursor.value())));
             };
-            tops.extend_from_slice(top);
             pieces.push(piece);
         }
         let size = pieces.last().map(Piece::index_size);
         let expected = || format!("pieces of an index of {} bytes", handle.size);
-        require(size == Some(handle.size), expected, || {
-            format!("of {size:?}")
-        })?;
+        let found = || format!("of {size:?}");
+        require(size == Some(handle.size), expected, found)?;
         Ok(IndexPieces {
             handle,
-            tops: tops.into(),
+            last_entries: entries.into(),
             pieces,
         })
     }
@@ -261,21 +251,15 @@ impl IndexPieces {
     /// Bytes that hold all tops, and for each piece where its top lies and the handle of its last data block. The caller checks that
     /// tops ascend.
     pub(crate) fn tops(&self) -> (Bytes, Vec<(Range<usize>, BlockHandle)>) {
-        let pieces = self.pieces.iter().enumerate();
-        let tops = pieces.map(|(i, piece)| (self.top_range(i), piece.last));
-        (self.tops.clone(), tops.collect())
+        let pieces = self.pieces.iter();
+        let tops = pieces.map(|piece| (piece.last.unshared(), piece.handle));
+        (self.last_entries.clone(), tops.collect())
     }
 
-    /// Where the top of piece `i`, one of `0..len()`, lies among all.
-    fn top_range(&self, i: usize) -> Range<usize> {
-        let start = self.before(i).map_or(0, |before| before.top_end);
-        start..self.before(i + 1).map_or(start, |piece| piece.top_end)
-    }
-
-    /// The top of piece `i`, and the handle of its last data block; `None` if there is no such piece.
-    fn last(&self, i: usize) -> Option<(&[u8], BlockHandle)> {
-        let top = self.tops.get(self.top_range(i))?;
-        Some((top, self.pieces.get(i)?.last))
+    /// The last entry of `piece`.
+    fn last_entry(&self, piece: &Piece) -> &[u8] {
+        let entry = piece.last.offset()..piece.last.end();
+        self.last_entries.get(entry).unwrap_or(&[])
     }
 
     /// Number of the first data block of piece `i`; of `len()`, of all blocks.
@@ -299,7 +283,8 @@ impl IndexPieces {
     /// Where the bytes lie in the file that [`decode_piece`](Self::decode_piece) takes: those of piece `i`, one of `0..len()`, and
     /// those beside it that show that its ends are right.
     pub(crate) fn range(&self, i: usize) -> Range<u64> {
-        let start = self.before(i).map_or(0, |before| before.last_start);
+        let before = self.before(i);
+        let start = before.map_or(0, |before| before.end - before.last.len());
         let end = self.pieces.get(i).map_or(start, |piece| piece.end);
         let offset = self.handle.offset;
         offset + u64::from(start)..offset + u64::from(end) + self.after(i).len() as u64
@@ -317,9 +302,9 @@ impl IndexPieces {
         order: Option<&Order>,
         mut take: impl FnMut(Range<usize>, BlockHandle),
     ) -> Result<(), Defect> {
-        let before = i.checked_sub(1).and_then(|before| self.last(before));
-        let entry_before = last_entry(before);
-        let piece = bytes.strip_prefix(&entry_before[..]);
+        let before = self.before(i);
+        let entry_before = before.map_or(&[][..], |before| self.last_entry(before));
+        let piece = bytes.strip_prefix(entry_before);
         let piece = piece.and_then(|piece| piece.strip_suffix(self.after(i)));
         let Some((piece, said)) = piece.zip(self.pieces.get(i)) else {
             let expected =
@@ -330,21 +315,20 @@ impl IndexPieces {
         let expected = || format!("piece {i} of the index with checksum {:#010x}", said.crc);
         let found = || format!("{crc:#010x} (computed from {} bytes)", piece.len());
         require(crc == said.crc, expected, found)?;
-        let data_start = before.and_then(|(_, last)| last.end());
+        let data_start = before.and_then(|before| before.handle.end());
         let data = data_start.unwrap_or(0)..self.handle.offset;
         let (mut last, mut blocks) = (0, 0);
-        let top_before = before.map(|(top, _)| top);
+        let top_before = before.and_then(|before| self.last_entries.get(before.last.unshared()));
         decode_entries(piece, top_before, data, order, |entry, handle| {
             let Range { start, end } = entry.unshared();
             take(entry_before.len() + start..entry_before.len() + end, handle);
             (last, blocks) = (entry.offset(), blocks + 1);
         })?;
         let stated = said.blocks as usize - self.blocks_before(i);
-        let is_as_stated = blocks == stated && piece.get(last..) == Some(&last_entry(self.last(i)));
+        let is_as_stated = blocks == stated && piece.get(last..) == Some(self.last_entry(said));
         let expected = || format!("{stated} entries in piece {i} of the index, the last as stated");
-        require(is_as_stated, expected, || {
-            format!("{blocks} entries, or another")
-        })
+        let found = || format!("{blocks} entries, or another");
+        require(is_as_stated, expected, found)
     }
 
     /// Checks the `bytes` of the anchor of piece `i`, one of `0..len()`.
@@ -381,10 +365,8 @@ impl IndexPieces {
 
 /// The bytes of a block that its `handle` would have at `range` of the file; none if it is shorter.
 pub(super) fn part(block: &[u8], handle: BlockHandle, range: Range<u64>) -> &[u8] {
-    let at = |offset: u64| usize::try_from(offset.checked_sub(handle.offset)?).ok();
-    let range = at(range.start).zip(at(range.end));
-    let part = range.and_then(|(start, end)| block.get(start..end));
-    part.unwrap_or(&[])
+    let [start, end] = [range.start, range.end].map(|at| (at - handle.offset) as usize);
+    block.get(start..end).unwrap_or(&[])
 }
 
 /// Decodes neighbouring entries of an index, and calls `take` with each entry and its handle.
@@ -430,8 +412,7 @@ pub(crate) fn decode_entries<'a>(
 pub(crate) struct PiecesBuilder {
     index: BlockHandle,
     tops: Vec<u8>,
-    filters: Vec<u8>,
-    filter_count: u8,
+    filters: Vec<Vec<u8>>,
 }
 
 impl PiecesBuilder {
@@ -450,20 +431,19 @@ impl PiecesBuilder {
             index: BlockHandle { offset, size },
             tops,
             filters: Vec::new(),
-            filter_count: 0,
         })
     }
 
     /// Divides the filter block `block`, which lies at `offset`, if it is one ribbon filter with layers. Others stay whole.
     pub(crate) fn add_filter(&mut self, block: &[u8], offset: u64) {
-        let divided = FilterPieces::encode(block, offset, &mut self.filters);
-        self.filter_count += u8::from(divided.is_some());
+        self.filters.extend(FilterPieces::encode(block, offset));
     }
 
     /// The block.
     pub(crate) fn finish(self) -> Vec<u8> {
-        let start = vec![VERSION, self.filter_count];
-        [start, self.index.encode(), self.filters, self.tops].concat()
+        let start = vec![VERSION, self.filters.len() as u8];
+        let filters = self.filters.concat();
+        [start, self.index.encode(), filters, self.tops].concat()
     }
 }
 
@@ -538,7 +518,7 @@ mod tests {
     }
 
     fn top(pieces: &IndexPieces, i: usize) -> &[u8] {
-        pieces.last(i).unwrap().0
+        &pieces.last_entries[pieces.pieces[i].last.unshared()]
     }
 
     #[test]
@@ -614,7 +594,6 @@ mod tests {
             index: BlockHandle { offset, size },
             tops,
             filters: Vec::new(),
-            filter_count: 0,
         };
         let sound = builder(tops_of(&parsed, 500).unwrap()).finish();
         let probes: Vec<Vec<u8>> = (0..=900).map(|i| format!("{i:016}").into_bytes()).collect();
@@ -673,11 +652,13 @@ mod tests {
             let start = pieces.pieces[before].end as usize;
             let last = pieces.pieces.last_mut().unwrap();
             last.crc = crc32c(&index[start..last.end as usize]);
-            last.last.offset = 105 * (kept as u64 - 1);
-            let kept_top = &keys[kept - 1];
-            let tops = &pieces.tops[..pieces.pieces[before].top_end];
-            pieces.tops = [tops, kept_top].concat().into();
-            pieces.pieces.last_mut().unwrap().top_end = pieces.tops.len();
+            last.handle.offset = 105 * (kept as u64 - 1);
+            let kept_last = parsed.entry_at_restart(kept - 1).unwrap();
+            let kept_last = parsed.bytes(kept_last.offset()..kept_last.end());
+            let start = pieces.pieces[before].last.end();
+            pieces.last_entries = [&pieces.last_entries[..start], kept_last].concat().into();
+            let last = entries_of(&pieces.last_entries, start, 0).next();
+            pieces.pieces.last_mut().unwrap().last = last.unwrap().unwrap();
             assert!(look_up(&index, &pieces, &keys[299]).is_err(), "{left_out}");
             ask(&pieces);
         }

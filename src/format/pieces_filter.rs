@@ -55,9 +55,8 @@ pub(crate) struct FilterPieces {
 }
 
 impl FilterPieces {
-    /// Appends the description of the filter block `block` at file offset `offset`. `None`, and nothing is appended, if it is not
-    /// one ribbon filter with layers.
-    pub(super) fn encode(block: &[u8], offset: u64, dst: &mut Vec<u8>) -> Option<()> {
+    /// The description of the filter block `block` at file offset `offset`. `None` if it is not one ribbon filter with layers.
+    pub(super) fn encode(block: &[u8], offset: u64) -> Option<Vec<u8>> {
         let size = block.len() as u64;
         let layout = layout_of(block, size)?;
         let (words, rest) = block.split_at_checked(layout.words_len)?;
@@ -66,14 +65,14 @@ impl FilterPieces {
         while block.len() / len > MAX_PIECES {
             len *= 2;
         }
-        dst.extend(BlockHandle { offset, size }.encode());
-        dst.push(len.ilog2() as u8);
-        put_varint(dst, tail.len() as u64);
-        dst.extend_from_slice(tail);
+        let mut described = BlockHandle { offset, size }.encode();
+        described.push(len.ilog2() as u8);
+        put_varint(&mut described, tail.len() as u64);
+        described.extend_from_slice(tail);
         for piece in words.chunks(len).chain(codes.chunks(len)) {
-            put_fixed32(dst, crc32c(piece));
+            put_fixed32(&mut described, crc32c(piece));
         }
-        Some(())
+        Some(described)
     }
 
     /// Checks that the copy of the tail describes a block of the handle's size.
