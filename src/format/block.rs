@@ -142,26 +142,24 @@ impl<B: AsRef<[u8]>> Block<B> {
     #[inline(always)] // on the path of every lookup
     pub fn parse(data: B) -> Result<Block<B>, Defect> {
         let bytes = data.as_ref();
-        let (before_count, restart_count) = match bytes.split_last_chunk::<COUNT_LEN>() {
-            Some((before, count)) if u32::try_from(before.len()).is_ok() => {
-                (before.len(), u32::from_le_bytes(*count) as usize)
-            }
-            _ => {
-                let found = format!("{} bytes", bytes.len());
-                return Err(Defect::new("a block of 4 bytes to 4 GiB", found));
-            }
+        let parse = || {
+            let (before, count) = bytes.split_last_chunk::<COUNT_LEN>()?;
+            let restart_count = u32::from_le_bytes(*count);
+            let before_len = u32::try_from(before.len()).ok()?;
+            let entries_len = before_len.checked_sub(restart_count.checked_mul(4)?)?;
+            // LevelDB treats a block without a restart as empty, which hides its entries.
+            let is_shown = restart_count > 0 || entries_len == 0;
+            is_shown.then_some((entries_len as usize, restart_count as usize))
         };
-        let most = before_count / 4;
-        if restart_count > most {
-            let expected = format!("at most {most} restarts in {} bytes", bytes.len());
-            return Err(Defect::new(expected, format!("{restart_count}")));
-        }
-        let entries_len = before_count - 4 * restart_count;
-        if restart_count == 0 && entries_len > 0 {
-            // LevelDB treats such a block as empty, which hides its entries.
-            let found = format!("none, before {entries_len} bytes of entries");
-            return Err(Defect::new("a restart for the first entry", found));
-        }
+        let Some((entries_len, restart_count)) = parse() else {
+            let expected = "a block of less than 4 GiB, a restart for the first entry, and no more restarts in it than fit";
+            let (_, count) = bytes.split_at(bytes.len().saturating_sub(COUNT_LEN));
+            let found = format!(
+                "{} bytes, with a number of restarts of {count:02x?}",
+                bytes.len()
+            );
+            return Err(Defect::new(expected, found));
+        };
         Ok(Block {
             data,
             entries_len,

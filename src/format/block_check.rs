@@ -1,28 +1,22 @@
 //! Checks a block when it is first read: its form, and the order of its keys, on which every search relies.
 
-use super::Defect;
 use super::block::{Block, Entry, check_shared};
 use super::buffer::Buffer;
+use super::{Defect, require};
 use crate::comparator::Order;
 
 impl<B: AsRef<[u8]>> Block<B> {
     /// Checks that the restarts ascend from 0 and lie inside the entries.
     pub fn check_restarts(&self) -> Result<(), Defect> {
-        let entries_len = self.entries().len();
-        let mut before = None;
+        let (end, count) = (self.entries().len(), self.restart_count());
+        let mut allowed = 0..1;
         for (i, restart) in self.restarts().enumerate() {
-            let in_order = match before {
-                None => restart == 0,
-                Some(before) => restart > before && restart < entries_len,
-            };
-            if !in_order {
-                let count = self.restart_count();
-                let expected = format!(
-                    "restart {i} of {count} after {before:?}, the first at 0, all below {entries_len}"
-                );
-                return Err(Defect::new(expected, format!("{restart}")));
-            }
-            before = Some(restart);
+            let expected =
+                || format!("restart {i} of {count} after the one before, in {allowed:?}");
+            require(allowed.contains(&restart), expected, || {
+                format!("{restart}")
+            })?;
+            allowed = restart + 1..end;
         }
         Ok(())
     }

@@ -80,7 +80,9 @@ impl FilterBlockBuilder {
             self.end_filter();
         }
         let base_lg = if self.whole_table && !self.offsets.is_empty() {
-            covering_lg(data_end)
+            // The smallest with which all that begins at `data_end` or before falls in filter 0. Of the blocks, a reader of
+            // `about.pieces` knows at first only where they end.
+            (u64::BITS - data_end.leading_zeros()) as u8
         } else {
             LEVELDB_BASE_LG
         };
@@ -94,19 +96,14 @@ impl FilterBlockBuilder {
     }
 }
 
-/// The smallest lg(base) with which all that begins at `data_end` or before falls in filter 0. Of the blocks, a reader of
-/// `about.pieces` knows at first only where they end.
-fn covering_lg(data_end: u64) -> u8 {
-    (u64::BITS - data_end.leading_zeros()) as u8
-}
-
 /// Reads a filter block.
 #[derive(Debug)]
 pub struct FilterBlockReader {
     contents: Bytes,
     /// Length of all filters together, and so the offset of the offsets. At most the length of `contents` less 5.
     filters_len: usize,
-    filter_count: usize,
+    /// Number of filters, empty ones included.
+    pub(crate) filter_count: usize,
     base_lg: u8,
 }
 
@@ -148,23 +145,15 @@ impl FilterBlockReader {
     pub(crate) fn check_offsets(&self) -> Result<(), Defect> {
         let (_, offsets) = self.filters_and_offsets();
         let (offsets, odd) = offsets.as_chunks();
-        if !odd.is_empty() {
-            let found = format!("{} bytes of them", 4 * self.filter_count + odd.len());
-            return Err(Defect::new("filter offsets of 4 bytes each", found));
-        }
-        let mut before = 0;
-        for (i, offset) in offsets.iter().enumerate() {
-            let offset = u32::from_le_bytes(*offset);
-            let (count, len) = (self.filter_count, self.filters_len);
-            if (i == 0 && offset != 0) || offset < before || offset as usize > len {
-                let expected = format!(
-                    "filter {i} of {count} to begin at {before} or later within {len} bytes, the first at 0"
-                );
-                return Err(Defect::new(expected, format!("at {offset}")));
-            }
-            before = offset;
-        }
-        Ok(())
+        // The last is that of the offsets, where the filters end.
+        let mut starts = offsets.iter().map(|start| u32::from_le_bytes(*start));
+        let ascend = starts.clone().is_sorted() && starts.next() == Some(0);
+        let (count, len) = (self.filter_count, self.filters_len);
+        let expected =
+            || format!("{count} filters to begin at 0 and one after the other in {len} bytes");
+        require(ascend && odd.is_empty(), expected, || {
+            "other offsets".into()
+        })
     }
 
     /// Checks that the block is one of prefixes: of one filter, or none if no key has a prefix.
@@ -179,11 +168,6 @@ impl FilterBlockReader {
     /// Whether a key of the table may have this prefix, by a block of prefixes.
     pub(crate) fn prefix_may_match(&self, prefix: &[u8]) -> bool {
         self.filter_count > 0 && self.key_may_match(&RibbonFilterPolicy::DEFAULT, 0, prefix)
-    }
-
-    /// Number of filters, empty ones included.
-    pub(crate) fn filter_count(&self) -> usize {
-        self.filter_count
     }
 
     /// Whether the data block at file offset `block_offset` may hold `key`.
@@ -294,7 +278,7 @@ mod tests {
         expected.truncate(expected.len() - 3);
         assert_eq!(bytes, expected);
         let block = FilterBlockReader::new(bytes.into()).unwrap();
-        assert_eq!(block.filter_count(), 5);
+        assert_eq!(block.filter_count, 5);
         assert!(!block.covers_all(0));
         assert!(may_match(&block, 0, "foo") && may_match(&block, 2000, "bar"));
         assert!(!may_match(&block, 0, "box") && may_match(&block, 3100, "box"));

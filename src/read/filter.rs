@@ -189,7 +189,7 @@ impl TableFilter {
     pub(crate) fn layout(&self) -> Option<FilterLayout> {
         let filters = match &self.form {
             Form::InPieces(..) => 1,
-            Form::Whole(filter) => filter.get()?.filter.filter_count(),
+            Form::Whole(filter) => filter.get()?.filter.filter_count,
         };
         Some(FilterLayout {
             filters,
