@@ -256,9 +256,9 @@ fn find(
     order: &Order,
     key: &[u8],
 ) -> std::result::Result<Option<Bytes>, String> {
-    let found = cursor.block().find(key, order);
+    let found = cursor.block.find(key, order);
     let found = found.map_err(|defect| format!("{defect:?}"))?;
-    Ok(found.map(|value| cursor.block().data().slice(value)))
+    Ok(found.map(|value| cursor.block.data.slice(value)))
 }
 
 /// Any other block: moves end, and walks have no more steps than the block has room for entries.

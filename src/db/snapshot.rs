@@ -111,7 +111,7 @@ impl DbTable {
                     return Err(locate(not_internal(cursor.key())));
                 };
                 let is_same = self.order.compare(key.user_key, user_key(target)).is_eq();
-                let value = || cursor.block().data().slice(cursor.value_range());
+                let value = || cursor.block.data.slice(cursor.value_range());
                 return Ok(is_same.then(|| DbEntry::of(key, value)));
             }
             let Some(next) = self.block_after(found, target)? else {

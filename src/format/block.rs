@@ -26,7 +26,8 @@ pub(crate) struct BlockBuilder {
     restart_interval: usize,
     /// Number of entries before the next restart.
     until_restart: usize,
-    last_key: Vec<u8>,
+    /// The key added last, to this block or the one before.
+    pub(crate) last_key: Vec<u8>,
 }
 
 impl BlockBuilder {
@@ -53,7 +54,7 @@ impl BlockBuilder {
     /// Appends an entry.
     ///
     /// The caller ensures that the keys ascend, that there [is room](Self::has_room), and that `shared` is the length of
-    /// the common prefix of `key` and the [last key](Self::last_key).
+    /// the common prefix of `key` and the last key.
     #[inline(always)]
     pub(crate) fn add(&mut self, key: &[u8], shared: usize, value: &[u8]) {
         let shared = match self.until_restart {
@@ -79,12 +80,6 @@ impl BlockBuilder {
         }
         self.until_restart = self.restart_interval;
         0
-    }
-
-    /// The key added last, to this block or the one before.
-    #[inline]
-    pub(crate) fn last_key(&self) -> &[u8] {
-        &self.last_key
     }
 
     /// Whether the block has no entry.
@@ -131,10 +126,11 @@ impl BlockBuilder {
 /// The default is a block without entries.
 #[derive(Debug, Clone, Default)]
 pub struct Block<B> {
-    data: B,
+    /// The bytes of the block.
+    pub data: B,
     /// Length of the entries, and so the offset of the restarts.
     entries_len: usize,
-    restart_count: usize,
+    pub(crate) restart_count: usize,
 }
 
 impl<B: AsRef<[u8]>> Block<B> {
@@ -168,16 +164,6 @@ impl<B: AsRef<[u8]>> Block<B> {
     }
 
     #[inline]
-    pub(crate) fn restart_count(&self) -> usize {
-        self.restart_count
-    }
-
-    /// The bytes of the block.
-    pub fn data(&self) -> &B {
-        &self.data
-    }
-
-    #[inline]
     #[expect(clippy::indexing_slicing, reason = "`parse` checked the length")]
     pub(crate) fn entries(&self) -> &[u8] {
         &self.data.as_ref()[..self.entries_len]
@@ -196,14 +182,14 @@ impl<B: AsRef<[u8]>> Block<B> {
         self.stored_restarts().iter().map(restart_offset)
     }
 
-    /// Offset of restart `i`, one of `0..restart_count()`.
+    /// Offset of restart `i`, one of `0..restart_count`.
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "`i` is below `restart_count`")]
     pub(crate) fn restart(&self, i: usize) -> usize {
         restart_offset(&self.stored_restarts()[i])
     }
 
-    /// The entry at restart `i`, one of `0..restart_count()`. Its key must be stored whole.
+    /// The entry at restart `i`, one of `0..restart_count`. Its key must be stored whole.
     #[inline]
     pub(crate) fn entry_at_restart(&self, i: usize) -> Result<Entry, Defect> {
         let offset = self.restart(i);
@@ -441,7 +427,7 @@ pub(super) mod tests {
     pub(crate) fn build(entries: &Entries, restart_interval: usize) -> Vec<u8> {
         let mut builder = BlockBuilder::new(restart_interval);
         for (key, value) in entries {
-            builder.add(key, common_prefix(builder.last_key(), key), value);
+            builder.add(key, common_prefix(&builder.last_key, key), value);
         }
         let expected_len = builder.len();
         let block = builder.finish(<[u8]>::to_vec);

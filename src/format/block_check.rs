@@ -8,7 +8,7 @@ use crate::comparator::Order;
 impl<B: AsRef<[u8]>> Block<B> {
     /// Checks that the restarts ascend from 0 and lie inside the entries.
     pub fn check_restarts(&self) -> Result<(), Defect> {
-        let (end, count) = (self.entries().len(), self.restart_count());
+        let (end, count) = (self.entries().len(), self.restart_count);
         let mut allowed = 0..1;
         for (i, restart) in self.restarts().enumerate() {
             let expected =
@@ -57,7 +57,7 @@ impl<B: AsRef<[u8]>> Block<B> {
             if shared == 0 && unshared.len() > LONG {
                 whole = Some(unshared);
             } else {
-                spliced.splice(shared, self.data().as_ref(), entry.unshared());
+                spliced.splice(shared, self.data.as_ref(), entry.unshared());
             }
             Ok(())
         })?;

@@ -10,7 +10,7 @@ use crate::comparator::Order;
 /// Walks the entries of a block in both directions.
 #[derive(Debug, Clone)]
 pub struct BlockCursor<B> {
-    block: Block<B>,
+    pub block: Block<B>,
     /// The current entry; none where the entries begin or end.
     at: Entry,
     /// The key of the current entry; empty if there is none.
@@ -91,11 +91,6 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         self.at.offset()
     }
 
-    /// The block that the cursor walks.
-    pub fn block(&self) -> &Block<B> {
-        &self.block
-    }
-
     /// Moves to the next entry: from before the first to the first. Returns `false` past the last.
     ///
     /// After an error of this or any other move, the cursor must be positioned again.
@@ -132,7 +127,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     /// Makes `entry` the current one. The bytes that it shares must be the first bytes of `self.key`.
     #[inline(always)]
     fn enter(&mut self, entry: Entry) {
-        let block = self.block.data().as_ref();
+        let block = self.block.data.as_ref();
         self.key.splice(entry.shared(), block, entry.unshared());
         self.at = entry;
     }
@@ -165,7 +160,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
                 break;
             }
         }
-        let (block, key, dropped) = (self.block.data().as_ref(), &mut self.key, &mut self.dropped);
+        let (block, key, dropped) = (self.block.data.as_ref(), &mut self.key, &mut self.dropped);
         let mut shared = 0;
         for entry in &self.way_back {
             if entry.shared() < shared {

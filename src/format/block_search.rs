@@ -54,7 +54,7 @@ impl<B: AsRef<[u8]>> Block<B> {
                     ordering
                 }
                 Order::Custom(comparator) => {
-                    key.splice(entry.shared(), self.data().as_ref(), entry.unshared());
+                    key.splice(entry.shared(), self.data.as_ref(), entry.unshared());
                     comparator.compare(key.as_slice(), target)
                 }
             };
@@ -72,7 +72,7 @@ impl<B: AsRef<[u8]>> Block<B> {
         let (mut below, mut matched) = (Entry::default(), 0);
         let mut end = self.entries().len();
         // The first restart is not compared: the walk begins there if no other is below the target.
-        let (mut low, mut high) = (1, self.restart_count());
+        let (mut low, mut high) = (1, self.restart_count);
         while low < high {
             let middle = low + (high - low) / 2;
             let entry = self.entry_at_restart(middle)?;
@@ -110,7 +110,7 @@ pub(crate) fn prefetch_block(block: &[u8]) {
 /// Prefetches the keys at restarts of `block`, which a binary search compares; of a large block, some that lie evenly apart.
 pub(crate) fn prefetch_restarts(block: &[u8]) {
     if let Ok(block) = Block::parse(block) {
-        let step = block.restart_count().div_ceil(WALKED).max(1);
+        let step = block.restart_count.div_ceil(WALKED).max(1);
         let restarts = block.restarts().step_by(step);
         prefetch(restarts.filter_map(|restart| block.entries().get(restart)));
     }

@@ -463,7 +463,7 @@ fn tops_of(index: &Block<&[u8]>, piece_len: usize) -> Option<Vec<u8>> {
         put_varint(&mut value, count);
         value.extend_from_slice(index.bytes(last.value()));
         put_fixed32(&mut value, crc32c(bytes));
-        tops.add(top, common_prefix(tops.last_key(), top), &value);
+        tops.add(top, common_prefix(&tops.last_key, top), &value);
         start = last.end();
     }
     Some(tops.finish(<[u8]>::to_vec))
@@ -498,7 +498,7 @@ mod tests {
         for (i, key) in keys.iter().enumerate() {
             let (offset, size) = (105 * i as u64, 100);
             let value = BlockHandle { offset, size }.encode();
-            builder.add(key, common_prefix(builder.last_key(), key), &value);
+            builder.add(key, common_prefix(&builder.last_key, key), &value);
         }
         builder.finish(<[u8]>::to_vec)
     }

@@ -209,7 +209,7 @@ impl Blocks {
         let mut block = BlockInfo {
             offset,
             stored_bytes: frame.len() as u64,
-            bytes: cursor.block().data().len() as u64,
+            bytes: cursor.block.data.len() as u64,
             codec,
             ..BlockInfo::default()
         };

@@ -210,7 +210,7 @@ impl Cursor {
 
     /// The current value as a slice of its block, which it keeps in memory; empty like [`value`](Cursor::value).
     pub fn value_bytes(&self) -> Bytes {
-        let mut block = self.entries.block().data();
+        let mut block = &self.entries.block.data;
         if let Some(own) = &self.own {
             block = own.get_or_init(|| Bytes::copy_from_slice(block));
         }

@@ -139,7 +139,7 @@ impl Index {
         let end = footer.data_end();
         let most = end / TRAILER_LEN as u64;
         let is_empty = block.entries().is_empty();
-        let count = if is_empty { 0 } else { block.restart_count() };
+        let count = if is_empty { 0 } else { block.restart_count };
         let fits = count as u64 <= most;
         let expected = || format!("at most {most} data blocks before offset {end}");
         require(fits, expected, || format!("an index of {count}"))?;
@@ -148,7 +148,7 @@ impl Index {
             let most = block.restart(first).saturating_add(PIECE_LEN);
             let end = partition_point(first + 1..count, |i| block.restart(i) <= most);
             let entry = block.entry_at_restart(end - 1)?;
-            let value = block.data().get(entry.value()).unwrap_or(&[]);
+            let value = block.data.get(entry.value()).unwrap_or(&[]);
             let Some((handle, _)) = BlockHandle::decode(value) else {
                 let expected = format!("the handle of a data block in index entry {}", end - 1);
                 return Err(BlockHandle::missing(expected, value));
@@ -157,7 +157,7 @@ impl Index {
             firsts.push(first);
             first = end;
         }
-        let tops = IndexEntries::new(block.data().clone(), tops);
+        let tops = IndexEntries::new(block.data.clone(), tops);
         Index::new(Form::Whole(block), tops, firsts, count, footer, order)
     }
 
@@ -434,7 +434,7 @@ impl Index {
         };
         // A hostile file may state any number of entries. One takes five bytes at least.
         let most = match &self.form {
-            Form::Whole(block) => block.restart_count(),
+            Form::Whole(block) => block.restart_count,
             Form::InFile(_) => bytes.len() / 5,
         };
         let mut entries = Vec::with_capacity(self.blocks_of(p).len().min(most));
@@ -477,7 +477,7 @@ impl Index {
         };
         let data_start = p.checked_sub(1).and_then(|before| self.data_end(before));
         let data = data_start.unwrap_or(0)..self.footer.data_end();
-        let bytes = block.data().slice(start..end.max(start));
+        let bytes = block.data.slice(start..end.max(start));
         let mut restarts = blocks.clone().map(|i| block.restart(i));
         let mut has_restarts = true;
         decode_entries(&bytes, self.top_before(p), data, order, |entry, handle| {
@@ -516,7 +516,7 @@ impl Index {
 /// does not, that is an error when its piece is decoded.
 fn unfold(block: Block<Bytes>, file_size: u64) -> Result<Block<Bytes>, Defect> {
     let second = block.iter().nth(1).transpose()?;
-    let restart = (block.restart_count() > 1).then(|| block.restart(1));
+    let restart = (block.restart_count > 1).then(|| block.restart(1));
     if block.entries().is_empty() || second.map(|second| second.offset()) == restart {
         return Ok(block);
     }
@@ -533,7 +533,7 @@ fn unfold(block: Block<Bytes>, file_size: u64) -> Result<Block<Bytes>, Defect> {
         let expected =
             || format!("index keys that take at most {MAX_UNFOLDED} times the file, and 4 GiB");
         require(fits, expected, || format!("{len} bytes of entries"))?;
-        builder.add(key, common_prefix(builder.last_key(), key), value);
+        builder.add(key, common_prefix(&builder.last_key, key), value);
     }
     Block::parse(builder.finish(Bytes::copy_from_slice))
 }
@@ -551,7 +551,7 @@ pub(super) mod tests {
                 offset: 20 * i as u64,
                 size: 15,
             };
-            let shared = common_prefix(builder.last_key(), key);
+            let shared = common_prefix(&builder.last_key, key);
             builder.add(key, shared, &handle.encode());
         }
         builder.finish(<[u8]>::to_vec)

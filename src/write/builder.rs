@@ -354,7 +354,7 @@ impl<D: Destination> TableBuilder<D> {
         if self.summary.entries == 0 {
             return Ok(0);
         }
-        let last = self.data.last_key();
+        let last = &self.data.last_key;
         let shared = common_prefix(last, key);
         let ascends = match &self.options.order {
             // The next byte decides; a key that ends here comes first.
@@ -370,7 +370,7 @@ impl<D: Destination> TableBuilder<D> {
 
     #[cold]
     fn out_of_order(&self, key: &[u8]) -> Error {
-        let last = self.data.last_key();
+        let last = &self.data.last_key;
         let how = match self.options.order.compare(last, key) {
             Ordering::Equal => "repeats",
             _ => "comes before",
@@ -418,7 +418,7 @@ impl<D: Destination> TableBuilder<D> {
     /// Checked, since a wrong one would hide keys.
     #[inline(never)]
     fn separator(&self, next: Option<&[u8]>) -> Result<Vec<u8>> {
-        let (order, last) = (&self.options.order, self.data.last_key());
+        let (order, last) = (&self.options.order, &self.data.last_key);
         let comparator = order.comparator();
         let mut key = last.to_vec();
         match next {
@@ -449,8 +449,7 @@ impl<D: Destination> TableBuilder<D> {
         if !self.index.has_room(separator.len(), BlockHandle::MAX_LEN) {
             return Err(self.file.stop(too_large("the index does")));
         }
-        let shared = common_prefix(self.index.last_key(), separator);
-        self.index.add(separator, shared, &handle.encode());
+        self.index.add(separator, 0, &handle.encode());
         Ok(())
     }
 
@@ -487,7 +486,7 @@ impl<D: Destination> TableBuilder<D> {
         let Some(prefixes) = &mut self.prefixes else {
             return Ok(());
         };
-        let previous = (self.summary.entries > 0).then(|| self.data.last_key());
+        let previous = (self.summary.entries > 0).then_some(&self.data.last_key);
         let previous = previous.map(|previous| self.options.order.filter_key(previous));
         if prefixes.add_key(previous, self.options.order.filter_key(key)) {
             return Ok(());

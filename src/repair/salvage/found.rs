@@ -152,7 +152,7 @@ impl Survey<'_> {
         let block = Block::parse(payload.clone())?;
         block.check_entries()?;
         self.work.take(&block)?;
-        let restarts = block.restart_count() as u64;
+        let restarts = block.restart_count as u64;
         let mut cursor = BlockCursor::new(block);
         let mut digest = Digest {
             ascends: true,

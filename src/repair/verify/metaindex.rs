@@ -215,7 +215,7 @@ impl Verifier<'_> {
         let filters: Vec<BlockHandle> = filters.map(|(_, handle)| *handle).collect();
         let mut compared = vec![pieces.check_filters(&filters), pieces.check_index(handle)];
         if let Some(index) = index.filter(|_| pieces.index.handle == handle) {
-            compared.push(pieces.index.check_block(index.data()));
+            compared.push(pieces.index.check_block(&index.data));
         }
         for divided in &pieces.filters {
             if let Some(frame) = self.frame(divided.handle, Section::Filter, None) {

@@ -28,7 +28,7 @@ impl<D: Destination> TableBuilder<D> {
     pub(super) fn complete(mut self) -> Result<(D::Published, Summary)> {
         self.flush()?;
         if self.summary.entries > 0 {
-            self.summary.last_key = Some(self.data.last_key().to_vec());
+            self.summary.last_key = Some(self.data.last_key.clone());
         }
         let data_end = self.file.offset();
         let index = self.properties.is_some().then(|| self.write_index());
@@ -75,7 +75,7 @@ impl<D: Destination> TableBuilder<D> {
     fn write_metaindex(&mut self, named: Named) -> Result<BlockHandle> {
         let mut metaindex = BlockBuilder::new(self.options.restart_interval);
         for (name, handle) in named {
-            let shared = common_prefix(metaindex.last_key(), &name);
+            let shared = common_prefix(&metaindex.last_key, &name);
             metaindex.add(&name, shared, &handle.encode());
         }
         metaindex.finish(|block| self.file.seal(block, false, None))
