@@ -52,7 +52,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use super::block::{Block, BlockBuilder};
+use super::block::{Block, BlockBuilder, check_shared};
 use super::{Defect, require};
 use crate::coding::{get_varint64, put_varint};
 use crate::error::show_key;
@@ -251,11 +251,7 @@ impl Stored {
         for entry in block.iter() {
             let entry = entry?;
             // Sharing prefixes, keys could take the square of the block.
-            let expected = || "keys of properties that are stored whole".into();
-            let shared = entry.shared();
-            require(shared == 0, expected, || {
-                format!("one that shares {shared}")
-            })?;
+            check_shared(&entry, 0)?;
             let key = block.unshared(&entry);
             if let Some((last, _)) = stored.last_key_value().filter(|(last, _)| key <= &last[..]) {
                 let found = format!("{} after {}", show_key(key), show_key(last));
@@ -462,7 +458,7 @@ mod tests {
         let entry = |i: u32| ([&[b'k'; 1000], &i.to_be_bytes()[..]].concat(), vec![]);
         let block = build(&(0..200).map(entry).collect(), 200);
         let error = format!("{:?}", Properties::decode(&block).unwrap_err());
-        assert!(error.contains("stored whole"), "{error}");
+        assert!(error.contains("shares at most 0 bytes"), "{error}");
     }
 
     #[test]
