@@ -1,5 +1,6 @@
 //! Where a table is written to: any writer, or a path where it appears whole or not at all.
 
+use std::ffi::OsStr;
 use std::fs::Metadata;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -124,19 +125,20 @@ impl sealed::Destination for NewFile {
 /// Publishing asks the system again. These checks save the work of building a table that has no place.
 fn publishable(path: &Path, replace: bool) -> io::Result<PathBuf> {
     let invalid = |what| Err(io::Error::new(ErrorKind::InvalidInput, what));
-    let Some(name) = path.file_name() else {
-        return invalid("not the path of a file");
-    };
+    // "name/" and "name/." are paths of a directory, with a name.
     let bytes = path.as_os_str().as_encoded_bytes();
-    if !bytes.ends_with(name.as_encoded_bytes()) {
-        return invalid("the path of a directory, not of a file"); // "name/" or "name/."
+    let is_last = |name: &OsStr| bytes.ends_with(name.as_encoded_bytes());
+    if !path.file_name().is_some_and(is_last) {
+        return invalid("not the path of a file");
     }
     let target = std::path::absolute(path)?;
+    // A device, a FIFO or a socket.
+    let is_special = |there: Metadata| !there.is_file() && !there.is_dir();
     match target.symlink_metadata() {
         Ok(there) if there.is_dir() => invalid("a directory is there"),
         Ok(_) if !replace => Err(ErrorKind::AlreadyExists.into()),
         // A link is replaced and not followed, but nobody means to replace `/dev/stdout`.
-        Ok(_) if target.metadata().is_ok_and(|there| is_special(&there)) => {
+        Ok(_) if target.metadata().is_ok_and(is_special) => {
             invalid("what is there is no regular file, and is not replaced")
         }
         Ok(_) => Ok(target),
@@ -144,11 +146,6 @@ fn publishable(path: &Path, replace: bool) -> io::Result<PathBuf> {
         // Among others a name that is too long: it would fail the renaming, too.
         Err(e) => Err(e),
     }
-}
-
-/// Whether it is a device, a FIFO or a socket.
-fn is_special(there: &Metadata) -> bool {
-    !there.is_file() && !there.is_dir()
 }
 
 /// The directory of a file, whose path is absolute.
