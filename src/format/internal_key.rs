@@ -231,10 +231,7 @@ impl Order {
     /// number, and whether it is a deletion.
     #[cold]
     pub(crate) fn describe_key(&self, key: &[u8]) -> String {
-        let (key, tag) = match user_order(self) {
-            Some(_) => split(key),
-            None => (key, None),
-        };
+        let (key, tag) = user_order(self).map_or((key, None), |_| split(key));
         let key = show_key(key);
         match tag {
             Some(tag) if tag & 0xff == ValueType::Deletion as u64 => {
