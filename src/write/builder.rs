@@ -392,25 +392,20 @@ impl<D: Destination> TableBuilder<D> {
     /// Whether the current block ends before the entry, which would not fit it or, in an aligned table, its pages.
     #[inline]
     fn ends_block_before(&self, key: &[u8], shared: usize, value: &[u8]) -> Result<bool> {
-        if !self.data.has_room(key.len(), value.len()) {
-            return self.check_size(key, value).map(|()| true);
+        let (key_len, value_len) = (key.len(), value.len());
+        if !self.data.has_room(key_len, value_len) {
+            if BlockBuilder::new(1).has_room(key_len, value_len) {
+                return Ok(true);
+            }
+            // Not even an empty block has room for the entry.
+            let what = format!("a key of {key_len} and a value of {value_len} bytes do");
+            return Err(too_large(&what));
         }
         let Some(pages) = self.pages.as_ref().filter(|_| !self.data.is_empty()) else {
             return Ok(false);
         };
-        let longer = self.data.len_with(key.len(), shared, value.len());
+        let longer = self.data.len_with(key_len, shared, value_len);
         Ok(pages.end_before(self.file.offset(), self.data.len(), longer))
-    }
-
-    /// Fails if even an empty block has no room for the entry.
-    #[cold]
-    fn check_size(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        if BlockBuilder::new(1).has_room(key.len(), value.len()) {
-            return Ok(());
-        }
-        let (key_len, value_len) = (key.len(), value.len());
-        let what = format!("a key of {key_len} and a value of {value_len} bytes do");
-        Err(too_large(&what))
     }
 
     /// A key at or after the last one and before `next`, as short as the comparator makes it.
