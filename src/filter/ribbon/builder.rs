@@ -52,12 +52,9 @@ impl FilterBuilder for RibbonBuilder {
         while !hashes.is_empty() && system.ends.len() < self.max_layers {
             hashes = system.add_layer(hashes);
         }
-        let columns = if hashes.is_empty() {
-            system.columns(self.bits_per_key, keys)
-        } else {
-            None // some keys are left after the last layer
-        };
-        match columns {
+        let is_complete = hashes.is_empty();
+        let columns = is_complete.then(|| system.columns(self.bits_per_key, keys));
+        match columns.flatten() {
             Some((columns, narrow)) => system.write(columns, narrow, dst),
             // The filter that every key matches.
             None => dst.extend_from_slice(&[0; TRAILER]),
