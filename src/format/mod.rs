@@ -113,12 +113,7 @@ impl Defect {
     pub(crate) fn locate(self, section: Section, offset: u64) -> Error {
         let (kind, what, found) = *self.0;
         if kind == ErrorKind::Corruption {
-            return Error::corrupt(Corruption {
-                section,
-                offset,
-                expected: what,
-                found,
-            });
+            return Error::corrupt(Corruption::new(section, offset, what, found));
         }
         Error::new(kind, format!("{section} at offset {offset}{what}"))
     }
