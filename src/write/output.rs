@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::buffer::Buffer;
 use crate::format::codec::{Compression, Compressor};
-use crate::format::footer::{BlockHandle, Footer};
+use crate::format::footer::BlockHandle;
 use crate::format::frame::{self, TRAILER_LEN};
 use crate::trace;
 use crate::write::align::Pages;
@@ -20,7 +20,7 @@ pub(super) struct Output<D> {
     /// Where the table will be, if that is known: for messages.
     pub(super) path: Option<PathBuf>,
     pub(super) compressor: Compressor,
-    buffer: Buffer,
+    pub(super) buffer: Buffer,
     /// Bytes that went to the destination: the file offset of `buffer`.
     written: u64,
     /// Why nothing more can be written: an earlier failure, or options out of range.
@@ -83,10 +83,6 @@ impl<D: Destination> Output<D> {
             offset: offset + padding,
             size: (stored - TRAILER_LEN) as u64,
         })
-    }
-
-    pub(super) fn append_footer(&mut self, footer: Footer) {
-        self.buffer.extend(&footer.encode());
     }
 
     fn write_buffer(&mut self) -> Result<()> {

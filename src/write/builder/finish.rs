@@ -47,7 +47,8 @@ impl<D: Destination> TableBuilder<D> {
         }
         let metaindex = self.write_metaindex(named)?;
         let index = index.map_or_else(|| self.write_index(), Ok)?;
-        self.file.append_footer(Footer { metaindex, index });
+        let footer = Footer { metaindex, index };
+        self.file.buffer.extend(&footer.encode());
         self.summary.file_bytes = self.file.offset();
         let path = self.file.path.clone();
         let published = self.file.publish()?;
