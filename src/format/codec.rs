@@ -200,11 +200,8 @@ pub(crate) fn decompress(codec: u8, payload: &[u8]) -> Result<Vec<u8>, Defect> {
             let mut rest = payload;
             let block = inflate(DeflateDecoder::new(&mut rest), |_| unknown(codec, payload))?;
             // LZ4 may begin as deflate does. The block's checksum was right, so this is not damage.
-            if rest.is_empty() {
-                Ok(block)
-            } else {
-                Err(unknown(codec, payload))
-            }
+            let whole = rest.is_empty().then_some(block);
+            whole.ok_or_else(|| unknown(codec, payload))
         }
         _ => Err(unknown(codec, payload)),
     }
@@ -241,9 +238,8 @@ fn unsnap(payload: &[u8]) -> Result<Vec<u8>, Defect> {
 fn reserve(claimed: u64, most: u64, payload: &[u8]) -> Result<Vec<u8>, Defect> {
     let len = payload.len();
     let expected = || format!("at most {most} bytes from {len} compressed ones");
-    require(claimed <= most, expected, || {
-        format!("a claim of {claimed}")
-    })?;
+    let found = || format!("a claim of {claimed}");
+    require(claimed <= most, expected, found)?;
     let mut block = Vec::new();
     // A length that does not fit a `usize` cannot be reserved, and neither can its maximum.
     let reserved = block.try_reserve_exact(usize::try_from(claimed).unwrap_or(usize::MAX));

@@ -159,9 +159,8 @@ impl FilterBlockReader {
     /// Checks that the block is one of prefixes: of one filter, or none if no key has a prefix.
     pub(crate) fn check_prefixes(&self) -> Result<(), Defect> {
         self.check_offsets()?;
-        let (count, expected) = (self.filter_count, || {
-            "one filter of prefixes, or none".into()
-        });
+        let count = self.filter_count;
+        let expected = || "one filter of prefixes, or none".into();
         require(count <= 1, expected, || format!("{count}"))
     }
 

@@ -197,11 +197,9 @@ impl<D: Destination> TableBuilder<D> {
         // Whatever can refuse the entry comes before anything that changes the table.
         let shared = self.check_order(key)?;
         let ends_block = self.ends_block_before(key, shared, value)?;
-        let separator = if ends_block || self.pending.is_some() {
-            Some(self.separator(Some(key))?)
-        } else {
-            None
-        };
+        let begins_block = ends_block || self.pending.is_some();
+        let separator = begins_block.then(|| self.separator(Some(key)));
+        let separator = separator.transpose()?;
         if self.prefixes.is_some() {
             self.add_prefix(key)?;
         }
