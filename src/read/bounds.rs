@@ -53,22 +53,6 @@ pub(super) fn start(bounds: &Bounds, way: Way) -> Bound<&[u8]> {
     bound.as_ref().map(Vec::as_slice)
 }
 
-/// Whether `key` is within the bound at which a walk along `way` starts. The order is not asked about no bound.
-#[inline]
-pub(super) fn is_past_start<'o>(
-    bounds: &Bounds,
-    way: Way,
-    key: &[u8],
-    order: impl FnOnce() -> Result<&'o Order>,
-) -> Result<bool> {
-    let before = way.pick(Ordering::Less, Ordering::Greater);
-    Ok(match start(bounds, way) {
-        Bound::Unbounded => true,
-        Bound::Included(limit) => order()?.compare(key, limit) != before,
-        Bound::Excluded(limit) => order()?.compare(key, limit) == before.reverse(),
-    })
-}
-
 /// The key of a bound, if there is one.
 pub(super) fn key_of(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
     match bound {

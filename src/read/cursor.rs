@@ -1,5 +1,6 @@
 //! Walking a table in both directions.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::OnceLock;
@@ -14,7 +15,7 @@ use crate::format::block_cursor::BlockCursor;
 use crate::format::internal_key::{user_key, user_order};
 use crate::format::prefetch::{LINE, prefetch};
 use crate::read::ahead::ReadAhead;
-use crate::read::bounds::{Bounds, Way, exclude_all, is_past_start, key_of, start};
+use crate::read::bounds::{Bounds, Way, exclude_all, key_of, start};
 use crate::read::index::BlockRef;
 use crate::read::table::Table;
 
@@ -61,7 +62,7 @@ pub struct Cursor {
     /// What the walk has read ahead, or announced in a mapped file.
     pub(super) ahead: ReadAhead,
     /// Whether it is known which blocks a walk within the bounds may need.
-    is_limited: bool,
+    pub(super) is_limited: bool,
     /// For a block that is a slice of what was read ahead: a copy, once a value is asked for that keeps its block in memory.
     own: Option<OnceLock<Bytes>>,
     /// Where the cursor stands while `entries` is on no entry: where a walk this way ends. `None` after a move failed.
@@ -283,13 +284,11 @@ impl Cursor {
     fn read_start(&mut self, way: Way) -> Result<bool> {
         self.leave(None);
         self.limit()?;
-        let bounds = self.bounds.clone();
-        let bound = start(&bounds, way);
         let Some(first) = way.first(&self.ahead.limits) else {
             return Ok(self.leave(Some(way)));
         };
         self.walk_into(first, None)?;
-        let moved = self.seek_in_block(bound, way)? || self.walk(way)?;
+        let moved = self.seek_in_block(way)? || self.walk(way)?;
         self.arrive(moved, way)
     }
 
@@ -354,7 +353,7 @@ impl Cursor {
 
     /// Ends a move along `way`: there are no entries past the bound.
     #[inline]
-    fn arrive(&mut self, moved: bool, way: Way) -> Result<bool> {
+    pub(super) fn arrive(&mut self, moved: bool, way: Way) -> Result<bool> {
         let is_edge = way.pick(self.is_edge.1, self.is_edge.0);
         if moved && is_edge && !self.is_past(self.key(), way.reverse())? {
             return Ok(self.leave(Some(way)));
@@ -362,15 +361,20 @@ impl Cursor {
         Ok(moved)
     }
 
-    /// Whether `key` is within the bound at which a walk along `way` starts.
+    /// Whether `key` is within the bound at which a walk along `way` starts. The order is not asked about no bound.
     #[inline]
     pub(super) fn is_past(&self, key: &[u8], way: Way) -> Result<bool> {
-        is_past_start(&self.bounds, way, key, || self.order())
+        let before = way.pick(Ordering::Less, Ordering::Greater);
+        Ok(match start(&self.bounds, way) {
+            Bound::Unbounded => true,
+            Bound::Included(limit) => self.order()?.compare(key, limit) != before,
+            Bound::Excluded(limit) => self.order()?.compare(key, limit) == before.reverse(),
+        })
     }
 
     /// Finds out, before the first block of a table is read, which blocks may have keys within the bounds: no others are read. Reads
     /// the pieces of the index that name the first and the last of them.
-    fn limit(&mut self) -> Result<()> {
+    pub(super) fn limit(&mut self) -> Result<()> {
         if !self.is_limited {
             let inner = &*self.table.inner;
             inner.bring(inner.missing_for_bounds(&self.bounds)?)?;
@@ -389,12 +393,6 @@ impl Cursor {
             }
         }
         Ok(self.leave(Some(way)))
-    }
-
-    /// Whether there is a lower bound, and an upper one.
-    fn has_bounds(&self) -> (bool, bool) {
-        let (lower, upper) = &self.bounds;
-        (*lower != Bound::Unbounded, *upper != Bound::Unbounded)
     }
 
     /// The block that comes on the way after the current one, if the walk may need it; the first one before any was loaded.
@@ -441,22 +439,20 @@ impl Cursor {
 
     /// Turns to a data block, of which it is given the contents; at none of its entries.
     pub(crate) fn enter(&mut self, found: BlockRef, payload: Bytes, is_slice: bool) -> Result<()> {
-        let block = Block::parse(payload).map_err(|defect| self.locate(Some(found), defect))?;
-        self.entries.reset(block);
+        self.entries.reset(self.table.parse(found, payload)?);
         self.own = is_slice.then(OnceLock::new);
         self.block = Some(found);
-        let (has_lower, has_upper) = self.has_bounds();
-        let limits = &self.ahead.limits;
+        let ((lower, upper), limits) = (&self.bounds, &self.ahead.limits);
         self.is_edge = (
-            has_lower && found.block <= limits.start,
-            has_upper && found.block + 1 >= limits.end,
+            *lower != Bound::Unbounded && found.block <= limits.start,
+            *upper != Bound::Unbounded && found.block + 1 >= limits.end,
         );
         Ok(())
     }
 
-    /// Moves to the first entry of the block, of a walk along `way` that starts at `bound`.
-    pub(super) fn seek_in_block(&mut self, bound: Bound<&[u8]>, way: Way) -> Result<bool> {
-        let (key, or_at) = match bound {
+    /// Moves to the first entry of the block within the bound at which a walk along `way` starts.
+    pub(super) fn seek_in_block(&mut self, way: Way) -> Result<bool> {
+        let (key, or_at) = match start(&self.bounds, way) {
             Bound::Included(key) => (key, true),
             Bound::Excluded(key) => (key, false),
             Bound::Unbounded => return self.start_in_block(way),
@@ -511,16 +507,11 @@ impl Cursor {
         moved.map_err(|defect| self.fail(defect))
     }
 
+    /// The error of a defect in the current data block. The position is lost.
     #[cold]
-    fn fail(&mut self, defect: Defect) -> Error {
+    pub(super) fn fail(&mut self, defect: Defect) -> Error {
         self.leave(None);
-        self.locate(self.block, defect)
-    }
-
-    /// The error of a defect in a data block.
-    #[cold]
-    pub(super) fn locate(&self, block: Option<BlockRef>, defect: Defect) -> Error {
-        let offset = block.map_or(0, |found| found.handle.offset);
+        let offset = self.block.map_or(0, |found| found.handle.offset);
         self.table.inner.file.locate(defect, Section::Data, offset)
     }
 }

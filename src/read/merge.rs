@@ -346,9 +346,8 @@ impl MergeCursor {
     /// The error of a defect in the current entry. The cursor has no position then.
     #[cold]
     pub(crate) fn fail(&mut self, defect: Defect) -> Error {
-        let error = self
-            .current()
-            .map_or_else(lost, |input| input.locate(input.block, defect));
+        let current = self.inputs.get_mut(self.top);
+        let error = current.map_or_else(lost, |input| input.fail(defect));
         (self.top, self.is_lost) = (NONE, true);
         error
     }

@@ -1,14 +1,12 @@
 //! The entries of a remote table within bounds.
 
-use std::ops::Range;
-
 use bytes::Bytes;
 
 use super::ahead::Blocks;
 use super::table::AsyncTable;
 use crate::comparator::Order;
 use crate::error::{Error, Result};
-use crate::read::bounds::{Bounds, Way, exclude_all, is_past_start, start};
+use crate::read::bounds::{Bounds, Way};
 use crate::read::cursor::Cursor;
 
 /// The entries of an [`AsyncTable`] within bounds, in order; made by [`AsyncTable::range`].
@@ -23,15 +21,10 @@ use crate::read::cursor::Cursor;
 #[must_use]
 pub struct AsyncRange {
     table: AsyncTable,
-    bounds: Bounds,
     /// It is given its blocks, which come from `blocks`.
     cursor: Cursor,
     blocks: Blocks,
     way: Way,
-    /// Whether the bounds include all entries of the block that come next.
-    is_inner: bool,
-    /// Whether it is known which data blocks the walk may need.
-    is_planned: bool,
     /// To return instead of the first entry.
     error: Option<Error>,
 }
@@ -40,41 +33,28 @@ impl AsyncRange {
     /// The entries of the table within `bounds`, or an error instead.
     pub(super) fn new(table: &AsyncTable, bounds: Bounds, error: Option<Error>) -> AsyncRange {
         AsyncRange {
-            cursor: table.table.cursor(),
+            cursor: Cursor::of_table(&table.table, bounds),
             table: table.clone(),
-            bounds,
             blocks: Blocks::new(0..0),
             way: Way::Forward,
-            is_inner: false,
-            is_planned: false,
             error,
         }
     }
 
-    /// The data blocks that may have entries within the bounds: none if a filter of prefixes rules them out.
-    async fn plan(&self) -> Result<Range<usize>> {
-        let table = &self.table.table;
-        match table.order() {
-            Ok(order) if exclude_all(order, &self.bounds) => return Ok(0..0),
-            Ok(Order::Bytewise) => {
-                self.table.bring_prefixes(&self.bounds).await?;
-                if table.prefixes_exclude(&self.bounds)? {
-                    return Ok(0..0);
-                }
-            }
-            // If the order is not known, a bound is an error.
-            Ok(Order::Custom(_)) | Err(_) => {}
+    /// Finds out which data blocks may have entries within the bounds: none if a filter of prefixes rules them out.
+    async fn plan(&mut self) -> Result<()> {
+        let (table, cursor) = (&self.table, &mut self.cursor);
+        if matches!(table.table.order(), Ok(Order::Bytewise)) {
+            table.bring_prefixes(&cursor.bounds).await?;
+            cursor.is_limited = table.table.prefixes_exclude(&cursor.bounds)?;
         }
-        let parts = table.inner.missing_for_bounds(&self.bounds)?;
-        self.table.bring(parts).await?;
-        table.inner.blocks_within(&self.bounds)
-    }
-
-    /// Says which data blocks the walk may need.
-    fn limit(&mut self, blocks: Range<usize>) {
-        self.blocks.unasked = blocks.clone();
-        self.cursor.ahead.limits = blocks;
-        self.is_planned = true;
+        if !cursor.is_limited {
+            let parts = table.table.inner.missing_for_bounds(&cursor.bounds)?;
+            table.bring(parts).await?;
+            cursor.limit()?;
+        }
+        self.blocks.unasked = cursor.ahead.limits.clone();
+        Ok(())
     }
 
     /// Returns the entries from the last to the first. To be called before the first is asked for.
@@ -124,7 +104,7 @@ impl AsyncRange {
     /// As [`next`](AsyncRange::next).
     #[inline]
     pub async fn advance(&mut self) -> Result<bool> {
-        if self.is_inner && self.cursor.step_plainly(self.way) {
+        if self.cursor.step_plainly(self.way) {
             return Ok(true);
         }
         self.advance_slowly().await
@@ -158,7 +138,7 @@ impl AsyncRange {
         if !matches!(moved, Ok(true)) {
             // Nothing is left.
             self.cursor = self.table.table.cursor();
-            self.limit(0..0);
+            self.cursor.is_limited = true;
         }
         moved
     }
@@ -167,9 +147,8 @@ impl AsyncRange {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
-        if !self.is_planned {
-            let blocks = self.plan().await?;
-            self.limit(blocks);
+        if !self.cursor.is_limited {
+            self.plan().await?;
         }
         let (way, cursor) = (self.way, &mut self.cursor);
         let mut moved = cursor.is_valid() && cursor.step_in_block(way)?;
@@ -179,10 +158,8 @@ impl AsyncRange {
             };
             let (found, payload, is_slice) = self.blocks.take(&self.table, i, way).await?;
             cursor.enter(found, payload, is_slice)?;
-            self.is_inner = way.reverse().first(&cursor.ahead.limits) != Some(i);
-            moved = cursor.seek_in_block(start(&self.bounds, way), way)?;
+            moved = cursor.seek_in_block(way)?;
         }
-        let order = || self.table.table.order();
-        Ok(self.is_inner || is_past_start(&self.bounds, way.reverse(), self.cursor.key(), order)?)
+        cursor.arrive(moved, way)
     }
 }
