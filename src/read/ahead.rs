@@ -130,13 +130,13 @@ impl ReadAhead {
     /// Reads a data block, and on a walk that goes on, the blocks that come next.
     fn read(&mut self, inner: &Inner, found: BlockRef) -> Result<()> {
         self.forget();
-        let mut run = self.next_blocks(inner, found);
+        let mut run = self.next_blocks(inner, found, self.len);
         // No read ends where a piece of the index does. A piece that cannot be read is an error of the walk when it comes to that.
         if let Some(next) = self.block_after(&run)
             && inner.index.block(next).is_err()
             && self.bring_pieces(inner, next, self.way).is_ok()
         {
-            run = self.next_blocks(inner, found);
+            run = self.next_blocks(inner, found, self.len);
         }
         let mut stretch = read_run(inner, &run);
         if stretch.is_err() && run.blocks.len() > 1 {
@@ -162,38 +162,21 @@ impl ReadAhead {
     /// entries are used. The one or two blocks of a short walk are announced only if they were never read: they are likely to be
     /// in memory, and asking takes longer than to find them there.
     fn announce(&mut self, inner: &Inner, found: BlockRef) {
-        let Some(way) = self.way else {
-            // A walk that begins announces its block alone.
-            inner.announce_block(found);
-            self.run = Run::of(found);
+        if self.run.blocks.contains(&found.block) {
             return;
-        };
-        let (i, blocks) = (found.block, &self.run.blocks);
-        let passed = way.reverse().rest(blocks, &(i..i + 1));
-        let next = if !blocks.contains(&i) {
-            Some(i)
-        } else if passed.len() >= blocks.len() / 2 {
-            self.block_after(&self.run)
-        } else {
-            None
-        };
-        // What a piece of the index names that is not there is announced when the walk comes to it.
-        let Some(next) = next.and_then(|next| inner.index.block(next).ok()) else {
-            return;
-        };
-        let run = self.next_blocks(inner, next);
-        if run.blocks.len() > 2 || !inner.index.state(next).has(State::CHECKED) {
-            inner.file.announce(run.bytes.start, run.len());
         }
-        // From where the walk is to the end of what was announced.
-        self.run = Run::of(found).join(&run);
+        self.run = self.next_blocks(inner, found, self.len);
+        if self.run.blocks.len() > 2 || !inner.index.state(found).has(State::CHECKED) {
+            inner.file.announce(self.run.bytes.start, self.run.len());
+        }
         self.grow(inner);
+        self.run = self.next_blocks(inner, found, self.run.len() / 2);
     }
 
-    /// The blocks from `found` on, as many as are due.
-    fn next_blocks(&self, inner: &Inner, found: BlockRef) -> Run {
+    /// The blocks from `found` on that the walk comes to, at most `len` bytes of them.
+    fn next_blocks(&self, inner: &Inner, found: BlockRef, len: u64) -> Run {
         let way = self.way.unwrap_or(Way::Forward);
-        inner.run(found, way, &self.limits, self.len)
+        inner.run(found, way, &self.limits, len)
     }
 
     /// Sets the length of the next read, after the walk has gone on: room for twice as many blocks, padding included.

@@ -65,7 +65,7 @@ impl Source {
     /// nothing.
     ///
     /// A block that is not in memory is read as a whole when it is first used, and nothing else with it. A walk reads ahead of
-    /// itself, up to 384 KiB. If the system drops a block's pages later, it reads them one by one as they are touched again,
+    /// itself, up to 256 KiB. If the system drops a block's pages later, it reads them one by one as they are touched again,
     /// except for walks. On Windows, the system alone decides how much is read.
     ///
     /// ```no_run
