@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::error::Result;
 use crate::format::frame;
 use crate::read::bounds::Way;
-use crate::read::file::{Stretch, saturating_len};
+use crate::read::file::Stretch;
 use crate::read::index::{BlockRef, State};
 use crate::read::options::ReadOptions;
 use crate::read::store::{MAX_GAP, MAX_READ_LEN, frame_range};
@@ -26,7 +26,7 @@ pub(super) struct ReadAhead {
     pub(super) limits: Range<usize>,
     /// The data blocks that were read together, or announced.
     run: Run,
-    /// Their frames.
+    /// Their frames, if they are several.
     stretch: Stretch,
     /// The direction of the walk; `None` at its first block.
     way: Option<Way>,
@@ -105,55 +105,40 @@ impl ReadAhead {
             return Ok((block, false));
         }
         if !self.run.blocks.contains(&found.block) {
-            self.read(inner, found)?;
+            self.read(inner, found);
         }
-        let frame = self.stretch.get(&frame_range(found.handle));
-        let frame = frame.unwrap_or_default();
-        let is_alone = self.run.blocks.len() == 1;
-        match inner.try_admit(found, &frame, read) {
-            Ok(block) => return Ok((block, !is_alone && frame::is_raw(&frame))),
-            Err(defect) if is_alone => {
-                self.forget();
-                return Err(inner.locate(found, defect));
+        if let Some(frame) = self.stretch.get(&frame_range(found.handle)) {
+            if let Ok(block) = inner.try_admit(found, &frame, read) {
+                return Ok((block, frame::is_raw(&frame)));
             }
-            Err(_) => {}
+            // It is read alone, and the others that came with it are read again: they may be bad, too.
+            (self.run, self.stretch) = (Run::default(), Stretch::default());
         }
-        // It is read alone, and the others that came with it, too: they may be bad.
-        self.forget();
         Ok((inner.load_anew(found, read)?, false))
     }
 
-    fn forget(&mut self) {
-        (self.run, self.stretch) = (Run::default(), Stretch::default());
-    }
-
-    /// Reads a data block, and on a walk that goes on, the blocks that come next.
-    fn read(&mut self, inner: &Inner, found: BlockRef) -> Result<()> {
-        self.forget();
+    /// On a walk that goes on, reads a data block and those that come next. One that comes alone is left to be read.
+    fn read(&mut self, inner: &Inner, found: BlockRef) {
+        self.stretch = Stretch::default();
         let mut run = self.next_blocks(inner, found, self.len);
         // No read ends where a piece of the index does. A piece that cannot be read is an error of the walk when it comes to that.
-        if let Some(next) = self.block_after(&run)
+        if let Some(way) = self.way
+            && let Some(next) = way.first(&way.rest(&self.limits, &run.blocks))
             && inner.index.block(next).is_err()
             && self.bring_pieces(inner, next, self.way).is_ok()
         {
             run = self.next_blocks(inner, found, self.len);
         }
-        let mut stretch = read_run(inner, &run);
-        if stretch.is_err() && run.blocks.len() > 1 {
-            // If the blocks ahead cannot be read, that is for those who come to them.
-            run = Run::of(found);
-            stretch = read_run(inner, &run);
+        if run.blocks.len() > 1 {
+            let offset = run.bytes.start;
+            match inner.file.read_range(&run.bytes) {
+                Ok(bytes) => self.stretch = Stretch { offset, bytes },
+                // If the blocks ahead cannot be read, that is for those who come to them.
+                Err(_) => run = Run::of(found),
+            }
         }
-        self.stretch = stretch?;
         self.run = run;
         self.grow(inner);
-        Ok(())
-    }
-
-    /// The block that the walk comes to after `run`.
-    fn block_after(&self, run: &Run) -> Option<usize> {
-        let way = self.way?;
-        way.first(&way.rest(&self.limits, &run.blocks))
     }
 
     /// Has the system read what comes next on a walk through a mapped file that has come to a data block.
@@ -207,11 +192,4 @@ impl Inner {
             run = both;
         }
     }
-}
-
-/// Reads the blocks of a run.
-fn read_run(inner: &Inner, run: &Run) -> Result<Stretch> {
-    let offset = run.bytes.start;
-    let bytes = inner.file.read(offset, saturating_len(&run.bytes))?;
-    Ok(Stretch { offset, bytes })
 }
