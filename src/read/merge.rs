@@ -1,7 +1,6 @@
 //! Walking several tables as one.
 
 use std::cmp::Ordering;
-use std::fmt;
 
 use bytes::Bytes;
 
@@ -41,7 +40,7 @@ use crate::read::table::Table;
 /// assert_eq!((cursor.value(), cursor.input()), (&b"red"[..], 1));
 /// # Ok::<(), leveltable::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 #[must_use]
 pub struct MergeCursor {
     /// On the way forward, each stands on its first entry after the current one, on the way back on its last before it.
@@ -101,17 +100,6 @@ impl Table {
     }
 }
 
-/// Short: the place, not the inputs.
-impl fmt::Debug for MergeCursor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MergeCursor")
-            .field("inputs", &self.inputs.len())
-            .field("input", &self.current().map(|input| input.input))
-            .field("way", &self.way)
-            .finish_non_exhaustive()
-    }
-}
-
 #[expect(
     clippy::indexing_slicing,
     reason = "the tree holds numbers of inputs, and places are below their number"
@@ -130,8 +118,12 @@ impl MergeCursor {
             cursor.leave(Some(Way::Back));
             let order = cursor.order()?;
             let first = first.get_or_insert_with(|| order.clone());
-            if name_of(first) != name_of(order) {
-                let error = other_order(number, first, order);
+            let (first, order) = (describe(first), describe(order));
+            if first != order {
+                let message = format!(
+                    "inputs of a merge must be in one order: number 0 is in the order {first}, number {number} in the order {order}"
+                );
+                let error = Error::new(ErrorKind::Comparator, message);
                 return Err(cursor.table.inner.file.name_in(error));
             }
             if !cursor.is_ruled_out()? {
@@ -353,25 +345,12 @@ impl MergeCursor {
     }
 }
 
-/// The name of an order; that of user keys in a database's tables.
-fn name_of(order: &Order) -> (bool, &str) {
+/// The name of an order, as messages show it; in a database's tables, that of its user keys.
+fn describe(order: &Order) -> String {
     match user_order(order) {
-        Some(user) => (true, user.comparator().name()),
-        None => (false, order.comparator().name()),
+        Some(user) => format!("{:?}, of a database's user keys", user.comparator().name()),
+        None => format!("{:?}", order.comparator().name()),
     }
-}
-
-#[cold]
-fn other_order(number: usize, first: &Order, order: &Order) -> Error {
-    let describe = |order| match name_of(order) {
-        (true, name) => format!("{name:?}, of a database's user keys"),
-        (false, name) => format!("{name:?}"),
-    };
-    let (first, order) = (describe(first), describe(order));
-    let message = format!(
-        "inputs of a merge must be in one order: number 0 is in the order {first}, number {number} in the order {order}"
-    );
-    Error::new(ErrorKind::Comparator, message)
 }
 
 #[expect(
