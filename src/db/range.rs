@@ -12,7 +12,6 @@ use crate::error::ErrorKind;
 use crate::error::Result;
 use crate::format::internal_key::{InternalKey, MAX_SEQUENCE, user_order};
 use crate::read::bounds::{Bounds, Way};
-use crate::read::cursor::Cursor;
 use crate::read::merge::MergeCursor;
 use crate::read::range::{Ends, not_whole};
 
@@ -60,13 +59,6 @@ impl DbRange {
     #[inline]
     pub fn lent(&self, back: bool) -> &DbCursor {
         self.0.cursor(way(back))
-    }
-
-    /// The inputs of the cursor over stored keys inside.
-    fn into_inputs(self) -> Result<Vec<Cursor>> {
-        let cursor = self.0.into_whole()?;
-        let inputs = cursor.snapshot.is_none().then_some(cursor.stored.inputs);
-        inputs.ok_or_else(not_whole)
     }
 }
 
@@ -134,7 +126,11 @@ impl DbTable {
     pub fn merge<R: Into<DbRange>>(inputs: impl IntoIterator<Item = R>) -> Result<DbCursor> {
         let mut all = Vec::new();
         for range in inputs {
-            all.extend(range.into().into_inputs()?);
+            let cursor = range.into().0.into_whole()?;
+            if cursor.snapshot.is_some() {
+                return Err(not_whole());
+            }
+            all.extend(cursor.stored.inputs);
         }
         let merged = MergeCursor::of_inputs(all)?;
         let order = user_order(&merged.order).cloned();
