@@ -17,7 +17,7 @@ use crate::read::bounds::{KeyRange, Way, prefix_bounds};
 use crate::read::cursor::Cursor;
 use crate::read::merge::MergeCursor;
 use crate::read::options::{OpenOptions, ReadOptions};
-use crate::read::range::{Ends, Walk, no_prefixes};
+use crate::read::range::{Ends, Walk, no_prefix_in};
 use crate::read::recognise::may_be_internal;
 use crate::read::source::Source;
 use crate::read::stats::Stats;
@@ -183,12 +183,9 @@ impl DbTable {
     /// Only in bytewise order do such user keys always lie together. In any other order the only item is an error of
     /// [`ErrorKind::Comparator`]: use a range there.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbRange {
-        match &self.order {
-            Order::Bytewise => self.range(prefix_bounds(prefix.as_ref())),
-            order @ Order::Custom(_) => DbRange(Ends::new(
-                self.cursor(),
-                Some(no_prefixes(order.comparator().name())),
-            )),
+        match no_prefix_in(&self.order) {
+            Some(error) => DbRange(Ends::new(self.cursor(), Some(error))),
+            None => self.range(prefix_bounds(prefix.as_ref())),
         }
     }
 

@@ -53,18 +53,9 @@ impl Table {
     /// Only in bytewise order do such keys always lie together. In any other order the only item is an error of
     /// [`ErrorKind::Comparator`]: use a [`range`](Table::range) there.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> TableRange {
-        match self.unmet_prefix() {
+        match self.order().ok().and_then(no_prefix_in) {
             Some(error) => TableRange(Ends::new(self.iter().0.front, Some(error))),
             None => self.range(prefix_bounds(prefix.as_ref())),
-        }
-    }
-
-    /// The error of asking for the keys of a prefix, if they need not lie together in the table. The order is not asked about the
-    /// prefix, which may be no key to it.
-    pub(super) fn unmet_prefix(&self) -> Option<Error> {
-        match self.order() {
-            Ok(order @ Order::Custom(_)) => Some(no_prefixes(order.comparator().name())),
-            Ok(Order::Bytewise) | Err(_) => None,
         }
     }
 
@@ -84,6 +75,15 @@ impl Table {
     /// Those of reading a data block; see [`get`](Table::get).
     pub fn last(&self) -> Result<Option<(Bytes, Bytes)>> {
         self.iter().next_back().transpose()
+    }
+}
+
+/// The error of asking for the keys of a prefix, if they need not lie together in this order. It is not asked about the prefix,
+/// which may be no key to it.
+pub(crate) fn no_prefix_in(order: &Order) -> Option<Error> {
+    match order {
+        Order::Bytewise => None,
+        Order::Custom(comparator) => Some(no_prefixes(comparator.name())),
     }
 }
 

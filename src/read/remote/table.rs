@@ -19,6 +19,7 @@ use crate::read::file::{Stretch, TAIL_LEN, TableFile};
 use crate::read::get_many::{Batch, Values};
 use crate::read::open::report;
 use crate::read::options::{OpenOptions, ReadOptions};
+use crate::read::range::no_prefix_in;
 use crate::read::source::{Source, SourceBytes};
 use crate::read::stats::Stats;
 use crate::read::table::Table;
@@ -181,7 +182,7 @@ impl AsyncTable {
     /// The entries whose keys begin with `prefix`, in order; see [`Table::prefix`].
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> AsyncRange {
         // The order is not asked about a prefix that may be no key to it.
-        let error = self.table.unmet_prefix();
+        let error = self.table.order().ok().and_then(no_prefix_in);
         let bounds = prefix_bounds(prefix.as_ref());
         AsyncRange::new(self, bounds, error)
     }
@@ -257,14 +258,12 @@ impl AsyncTable {
     /// Bytes at the end of the file that are all that opening needs: those behind the last data block, or all of a file of up to
     /// 64 KiB, whose keys are checked then.
     pub fn tail_len(&self) -> u64 {
-        let size = self.table.file_bytes();
-        if size <= TAIL_LEN {
-            size
-        } else {
-            let index = &self.table.inner.index;
-            let last = index.pieces().checked_sub(1);
+        let (size, index) = (self.table.file_bytes(), &self.table.inner.index);
+        let last = index.pieces().checked_sub(1);
+        match last.and_then(|last| index.data_end(last)) {
             // The last handle may not have been checked yet.
-            size.saturating_sub(last.and_then(|last| index.data_end(last)).unwrap_or(0))
+            Some(end) if size > TAIL_LEN => size.saturating_sub(end),
+            _ => size,
         }
     }
 }
