@@ -7,6 +7,7 @@ use bytes::Bytes;
 use crate::error::Result;
 use crate::format::frame;
 use crate::read::bounds::Way;
+use crate::read::coalesce::Group;
 use crate::read::file::Stretch;
 use crate::read::index::{BlockRef, State};
 use crate::read::options::ReadOptions;
@@ -25,7 +26,7 @@ pub(super) struct ReadAhead {
     /// The data blocks that the walk may need.
     pub(super) limits: Range<usize>,
     /// The data blocks that were read together, or announced.
-    run: Run,
+    run: Group,
     /// Their frames, if they are several.
     stretch: Stretch,
     /// The direction of the walk; `None` at its first block.
@@ -34,35 +35,13 @@ pub(super) struct ReadAhead {
     len: u64,
 }
 
-/// Data blocks that follow each other in the file with no more than padding between them: one at least.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Run {
-    /// Their numbers.
-    pub(super) blocks: Range<usize>,
-    /// Where their frames lie.
-    pub(super) bytes: Range<u64>,
-}
-
-impl Run {
-    pub(super) fn of(found: BlockRef) -> Run {
-        Run {
-            blocks: found.block..found.block + 1,
+impl Group {
+    /// A data block alone.
+    pub(super) fn of(found: BlockRef) -> Group {
+        Group {
+            parts: found.block..found.block + 1,
             bytes: frame_range(found.handle),
         }
-    }
-
-    /// Both, and what lies between them.
-    fn join(&self, other: &Run) -> Run {
-        let (blocks, bytes) = (&other.blocks, &other.bytes);
-        Run {
-            blocks: self.blocks.start.min(blocks.start)..self.blocks.end.max(blocks.end),
-            bytes: self.bytes.start.min(bytes.start)..self.bytes.end.max(bytes.end),
-        }
-    }
-
-    /// How many bytes of the file it takes.
-    fn len(&self) -> u64 {
-        self.bytes.end - self.bytes.start
     }
 }
 
@@ -104,7 +83,7 @@ impl ReadAhead {
         if let Some(block) = inner.cached(found) {
             return Ok((block, false));
         }
-        if !self.run.blocks.contains(&found.block) {
+        if !self.run.parts.contains(&found.block) {
             self.read(inner, found);
         }
         if let Some(frame) = self.stretch.get(&frame_range(found.handle)) {
@@ -112,7 +91,7 @@ impl ReadAhead {
                 return Ok((block, frame::is_raw(&frame)));
             }
             // It is read alone, and the others that came with it are read again: they may be bad, too.
-            (self.run, self.stretch) = (Run::default(), Stretch::default());
+            (self.run, self.stretch) = (Group::default(), Stretch::default());
         }
         Ok((inner.load_anew(found, read)?, false))
     }
@@ -123,18 +102,18 @@ impl ReadAhead {
         let mut run = self.next_blocks(inner, found, self.len);
         // No read ends where a piece of the index does. A piece that cannot be read is an error of the walk when it comes to that.
         if let Some(way) = self.way
-            && let Some(next) = way.first(&way.rest(&self.limits, &run.blocks))
+            && let Some(next) = way.first(&way.rest(&self.limits, &run.parts))
             && inner.index.block(next).is_err()
             && self.bring_pieces(inner, next, self.way).is_ok()
         {
             run = self.next_blocks(inner, found, self.len);
         }
-        if run.blocks.len() > 1 {
+        if run.parts.len() > 1 {
             let offset = run.bytes.start;
             match inner.file.read_range(&run.bytes) {
                 Ok(bytes) => self.stretch = Stretch { offset, bytes },
                 // If the blocks ahead cannot be read, that is for those who come to them.
-                Err(_) => run = Run::of(found),
+                Err(_) => run = Group::of(found),
             }
         }
         self.run = run;
@@ -147,11 +126,11 @@ impl ReadAhead {
     /// entries are used. The one or two blocks of a short walk are announced only if they were never read: they are likely to be
     /// in memory, and asking takes longer than to find them there.
     fn announce(&mut self, inner: &Inner, found: BlockRef) {
-        if self.run.blocks.contains(&found.block) {
+        if self.run.parts.contains(&found.block) {
             return;
         }
         self.run = self.next_blocks(inner, found, self.len);
-        if self.run.blocks.len() > 2 || !inner.index.state(found).has(State::CHECKED) {
+        if self.run.parts.len() > 2 || !inner.index.state(found).has(State::CHECKED) {
             inner.file.announce(self.run.bytes.start, self.run.len());
         }
         self.grow(inner);
@@ -159,7 +138,7 @@ impl ReadAhead {
     }
 
     /// The blocks from `found` on that the walk comes to, at most `len` bytes of them.
-    fn next_blocks(&self, inner: &Inner, found: BlockRef, len: u64) -> Run {
+    fn next_blocks(&self, inner: &Inner, found: BlockRef, len: u64) -> Group {
         let way = self.way.unwrap_or(Way::Forward);
         inner.run(found, way, &self.limits, len)
     }
@@ -167,7 +146,7 @@ impl ReadAhead {
     /// Sets the length of the next read, after the walk has gone on: room for twice as many blocks, padding included.
     fn grow(&mut self, inner: &Inner) {
         if self.way.is_some() {
-            let last = inner.index.block(self.run.blocks.end - 1);
+            let last = inner.index.block(self.run.parts.end - 1);
             let end = last.map_or(self.run.bytes.end, |last| inner.padded_end(last));
             self.len = MAX_READ_LEN.min(2 * (end - self.run.bytes.start));
         }
@@ -177,19 +156,16 @@ impl ReadAhead {
 impl Inner {
     /// The data blocks from `found` on that a walk reads together: blocks of `limits`, at most `len` bytes of the file, none of them
     /// in the cache but the first, and all named by pieces of the index that are there. One block at least.
-    pub(super) fn run(&self, found: BlockRef, way: Way, limits: &Range<usize>, len: u64) -> Run {
-        let mut run = Run::of(found);
+    pub(super) fn run(&self, found: BlockRef, way: Way, limits: &Range<usize>, len: u64) -> Group {
+        let mut run = Group::of(found);
         loop {
-            let next = way.first(&way.rest(limits, &run.blocks));
+            let next = way.first(&way.rest(limits, &run.parts));
             let next = next.and_then(|next| self.index.block(next).ok());
-            let Some(next) = next else { return run };
-            let here = Run::of(next);
-            let both = run.join(&here);
-            let gap = both.len() - run.len() - here.len();
-            if both.len() > len || gap > MAX_GAP || self.is_cached(next) {
-                return run;
+            let next = next.filter(|&next| !self.is_cached(next));
+            match next.and_then(|next| run.join(&Group::of(next), MAX_GAP, len)) {
+                Some(both) => run = both,
+                None => return run,
             }
-            run = both;
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-/// Parts of a file that are read at once.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Parts of a file that are read at once, such as data blocks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Group {
     /// Which of the parts, by their positions.
     pub(super) parts: Range<usize>,
@@ -11,24 +11,34 @@ pub(super) struct Group {
     pub(super) bytes: Range<u64>,
 }
 
+impl Group {
+    /// Both, if at most `max_gap` bytes lie between them and they take at most `max_len` bytes.
+    pub(super) fn join(&self, other: &Group, max_gap: u64, max_len: u64) -> Option<Group> {
+        let (a, b) = (self, other);
+        let parts = a.parts.start.min(b.parts.start)..a.parts.end.max(b.parts.end);
+        let bytes = a.bytes.start.min(b.bytes.start)..a.bytes.end.max(b.bytes.end);
+        let gap = (bytes.end - bytes.start).saturating_sub(a.len() + b.len());
+        (gap <= max_gap && bytes.end - bytes.start <= max_len).then_some(Group { parts, bytes })
+    }
+
+    /// How many bytes of the file it takes.
+    pub(super) fn len(&self) -> u64 {
+        self.bytes.end - self.bytes.start
+    }
+}
+
 /// Groups `parts`, which ascend by their starts: neighbours come together if at most `max_gap` bytes lie between them and the
 /// group takes at most `max_len` bytes. A part that is longer comes alone.
 pub(super) fn coalesce(parts: &[Range<u64>], max_gap: u64, max_len: u64) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (i, part) in parts.iter().enumerate() {
-        if let Some(last) = groups.last_mut() {
-            let end = last.bytes.end.max(part.end);
-            let gap = part.start.saturating_sub(last.bytes.end);
-            if gap <= max_gap && end - last.bytes.start <= max_len {
-                last.parts.end = i + 1;
-                last.bytes.end = end;
-                continue;
-            }
+        let (parts, bytes) = (i..i + 1, part.clone());
+        let here = Group { parts, bytes };
+        let last = groups.last_mut();
+        match last.map(|last| (last.join(&here, max_gap, max_len), last)) {
+            Some((Some(both), last)) => *last = both,
+            _ => groups.push(here),
         }
-        groups.push(Group {
-            parts: i..i + 1,
-            bytes: part.clone(),
-        });
     }
     groups
 }

@@ -12,8 +12,8 @@ use super::flights::Flight;
 use super::table::AsyncTable;
 use crate::error::Result;
 use crate::format::frame;
-use crate::read::ahead::Run;
 use crate::read::bounds::Way;
+use crate::read::coalesce::Group;
 use crate::read::file::Stretch;
 use crate::read::index::BlockRef;
 use crate::read::store::frame_range;
@@ -37,8 +37,8 @@ pub(super) struct Blocks {
     pub(super) unasked: Range<usize>,
     /// Most bytes of the next request.
     len: u64,
-    /// What was asked for.
-    asked: VecDeque<(Run, Flight)>,
+    /// The blocks that were asked for.
+    asked: VecDeque<(Range<usize>, Flight)>,
     /// What came with the block that the walk is in.
     here: Stretch,
 }
@@ -109,10 +109,7 @@ impl Blocks {
     /// What the first request brings, if that is data block `i`. All requests go on until it is there, and one that is new begins, even
     /// if the first is there already.
     async fn arrived(&mut self, i: usize) -> Option<Result<Stretch>> {
-        let (run, first) = self.asked.front()?;
-        if !run.blocks.contains(&i) {
-            return None;
-        }
+        let (_, first) = self.asked.front().filter(|(run, _)| run.contains(&i))?;
         let responses = self.asked.iter().map(|(_, flight)| flight.response.clone());
         select(join_all(responses), first.response.clone()).await;
         let (_, first) = self.asked.pop_front()?;
@@ -133,14 +130,14 @@ impl Blocks {
             && let Some(next) = way.first(&self.unasked)
             && let Ok(found) = inner.index.block(next)
         {
-            let mut run = Run::of(found);
+            let mut run = Group::of(found);
             if !inner.is_cached(found) {
                 run = inner.run(found, way, &self.unasked, self.len);
-                let flight = table.request(run.bytes.clone());
-                self.asked.push_back((run.clone(), flight));
+                let flight = table.request(run.bytes);
+                self.asked.push_back((run.parts.clone(), flight));
                 self.len = MAX_REQUEST_LEN.min(2 * self.len);
             }
-            self.unasked = way.rest(&self.unasked, &run.blocks);
+            self.unasked = way.rest(&self.unasked, &run.parts);
         }
     }
 }
