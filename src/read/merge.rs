@@ -277,13 +277,20 @@ impl MergeCursor {
         self.arrive(placed)
     }
 
-    /// Moves the input on the current entry, and brings the one to the top that is next.
+    /// Moves the input on the current entry, and comes to the entry that is next.
     #[inline(always)]
-    fn step(&mut self) -> Result<()> {
+    fn step(&mut self) -> Result<bool> {
         let winner = self.tree[0];
-        self.inputs[winner].go(self.way)?;
-        self.play(winner);
-        Ok(())
+        let moved = self.inputs[winner].go(self.way).map(drop);
+        if moved.is_ok() {
+            self.play(winner);
+            let next = self.tree[0];
+            if self.inputs[next].is_valid() {
+                self.top = next;
+                return Ok(true);
+            }
+        }
+        self.arrive(moved)
     }
 
     /// Plays the matches on the path of an input, up to the first that has no opponent yet.
@@ -353,10 +360,6 @@ fn describe(order: &Order) -> String {
     }
 }
 
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the tree holds numbers of inputs, and places are below their number"
-)]
 impl Walk for MergeCursor {
     type Entry = (Bytes, Bytes);
 
@@ -378,13 +381,7 @@ impl Walk for MergeCursor {
         {
             return Ok(true);
         }
-        match self.step() {
-            Ok(()) if self.inputs[self.tree[0]].is_valid() => {
-                self.top = self.tree[0];
-                Ok(true)
-            }
-            stepped => self.arrive(stepped),
-        }
+        self.step()
     }
 
     fn seek_to_start(&mut self, way: Way) -> Result<bool> {
