@@ -1,6 +1,6 @@
 //! Which versions of a user key outlive a compaction.
 
-use crate::db::cursor::{DbCursor, copy};
+use crate::db::cursor::DbCursor;
 use crate::error::Result;
 use crate::format::internal_key::{InternalKey, ValueType};
 
@@ -99,7 +99,7 @@ impl Compaction {
         let newer = self.last.filter(is_same);
         let is_seen = newer.is_none_or(|newer| older < newer);
         if newer.is_none() {
-            copy(key.user_key, &mut self.last_key);
+            key.user_key.clone_into(&mut self.last_key);
         }
         self.last = Some(older);
         let hides = !self.drops_deletions || older > 0;

@@ -218,7 +218,7 @@ impl DbCursor {
         let was_kept = std::mem::take(&mut self.on_kept);
         if way == Way::Forward {
             if !was_kept {
-                copy(self.stored.key(), &mut self.kept.0);
+                self.stored.key().clone_into(&mut self.kept.0);
             }
             let found = self.stored.next()?;
             return self.find_next(snapshot, found, is_passing);
@@ -252,7 +252,7 @@ impl DbCursor {
                     return Ok(true);
                 }
                 is_passing = true;
-                copy(stored, &mut self.kept.0);
+                stored.clone_into(&mut self.kept.0);
             }
             found = self.stored.next()?;
         }
@@ -270,7 +270,7 @@ impl DbCursor {
             }
             if self.sequence() <= snapshot {
                 is_kept = self.value_type() == ValueType::Value;
-                copy(stored, &mut self.kept.0);
+                stored.clone_into(&mut self.kept.0);
                 self.kept.1 = self.stored.value_bytes();
             }
             found = self.stored.prev()?;
@@ -296,12 +296,6 @@ impl DbCursor {
             }
         }
     }
-}
-
-/// Copies `key` into a buffer that is used again.
-pub(super) fn copy(key: &[u8], buffer: &mut Vec<u8>) {
-    buffer.clear();
-    buffer.extend_from_slice(key);
 }
 
 impl Walk for DbCursor {
