@@ -47,12 +47,6 @@ impl Way {
 /// A lower and an upper bound.
 pub(crate) type Bounds<K = Vec<u8>> = (Bound<K>, Bound<K>);
 
-/// The bound at which a walk starts: the lower one of a walk forward.
-pub(super) fn start(bounds: &Bounds, way: Way) -> Bound<&[u8]> {
-    let bound = way.pick(&bounds.0, &bounds.1);
-    bound.as_ref().map(Vec::as_slice)
-}
-
 /// The key of a bound, if there is one.
 pub(super) fn key_of(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
     match bound {

@@ -15,7 +15,7 @@ use crate::format::block_cursor::BlockCursor;
 use crate::format::internal_key::{user_key, user_order};
 use crate::format::prefetch::{LINE, prefetch};
 use crate::read::ahead::ReadAhead;
-use crate::read::bounds::{Bounds, Way, exclude_all, key_of, start};
+use crate::read::bounds::{Bounds, Way, exclude_all, key_of};
 use crate::read::index::BlockRef;
 use crate::read::table::Table;
 
@@ -101,7 +101,10 @@ impl Table {
 impl Cursor {
     /// A cursor before the first entry of a table within bounds.
     pub(crate) fn of_table(table: &Table, bounds: Bounds) -> Cursor {
-        let mut cursor = Cursor {
+        let order = table.order();
+        Cursor {
+            // If the order is not known, the first move with a bound is an error. No blocks are needed for bounds that exclude all.
+            is_limited: order.is_ok_and(|order| exclude_all(order, &bounds)),
             table: table.clone(),
             bounds,
             entries: BlockCursor::new(Block::default()),
@@ -109,16 +112,11 @@ impl Cursor {
             is_edge: (false, false),
             place: NOWHERE,
             ahead: ReadAhead::default(),
-            is_limited: false,
             own: None,
             end: Some(Way::Back),
             input: None,
             unread: None,
-        };
-        // If the order is not known, the first move with a bound is an error. No blocks are needed for bounds that exclude all.
-        let order = cursor.order();
-        cursor.is_limited = order.is_ok_and(|order| exclude_all(order, &cursor.bounds));
-        cursor
+        }
     }
 
     /// Notes that no entry is within the bounds if `is_excluded` says so, unless that is known.
@@ -180,8 +178,7 @@ impl Cursor {
         let moved = self.read_start(way)?;
         let (found, stated) = (self.key(), self.stated_key(way).unwrap_or(&[]));
         if !moved || found != stated {
-            let which = way.pick("first", "last");
-            let stated = show_key(stated);
+            let (which, stated) = (way.pick("first", "last"), show_key(stated));
             let expected = format!("the table's {which} key to be {stated}, as its properties say");
             let defect = Defect::new(expected, show_key(found));
             return Err(self.fail(defect));
@@ -365,7 +362,7 @@ impl Cursor {
     #[inline]
     pub(super) fn is_past(&self, key: &[u8], way: Way) -> Result<bool> {
         let before = way.pick(Ordering::Less, Ordering::Greater);
-        Ok(match start(&self.bounds, way) {
+        Ok(match way.pick(&self.bounds.0, &self.bounds.1) {
             Bound::Unbounded => true,
             Bound::Included(limit) => self.order()?.compare(key, limit) != before,
             Bound::Excluded(limit) => self.order()?.compare(key, limit) == before.reverse(),
@@ -452,20 +449,11 @@ impl Cursor {
 
     /// Moves to the first entry of the block within the bound at which a walk along `way` starts.
     pub(super) fn seek_in_block(&mut self, way: Way) -> Result<bool> {
-        let (key, or_at) = match start(&self.bounds, way) {
-            Bound::Included(key) => (key, true),
-            Bound::Excluded(key) => (key, false),
-            Bound::Unbounded => return self.start_in_block(way),
+        let Some(key) = key_of(way.pick(&self.bounds.0, &self.bounds.1)) else {
+            return self.start_in_block(way);
         };
-        let order = self.table.order()?;
-        let sought = self.entries.seek(key, order);
-        let is_at = |entries: &BlockCursor<Bytes>| order.compare(entries.key(), key).is_eq();
-        let is_first = match (&sought, way) {
-            (Ok(true), Way::Forward) => or_at || !is_at(&self.entries),
-            (Ok(true), Way::Back) => or_at && is_at(&self.entries),
-            _ => false,
-        };
-        Ok(self.check(sought)? && is_first || self.step_in_block(way)?)
+        let sought = self.entries.seek(key, self.table.order()?);
+        Ok(self.check(sought)? && self.is_past(self.key(), way)? || self.step_in_block(way)?)
     }
 
     /// Moves to the first entry of the block on the way.
