@@ -58,8 +58,9 @@ impl ReadAhead {
     #[cold]
     fn bring_pieces(&self, inner: &Inner, i: usize, way: Option<Way>) -> Result<BlockRef> {
         // If a piece ahead is damaged, that is for those who come to it: the block's own piece is then read alone.
-        let ahead = inner.bring(inner.pieces_of_walk(i, &self.limits, way, INDEX_LEN));
-        ahead.or_else(|_| inner.block(i).map(drop))?;
+        inner
+            .bring(inner.pieces_of_walk(i, &self.limits, way, INDEX_LEN))
+            .ok();
         inner.block(i)
     }
 
@@ -99,14 +100,14 @@ impl ReadAhead {
     /// On a walk that goes on, reads a data block and those that come next. One that comes alone is left to be read.
     fn read(&mut self, inner: &Inner, found: BlockRef) {
         self.stretch = Stretch::default();
-        let mut run = self.next_blocks(inner, found, self.len);
+        let mut run = self.next_blocks(inner, found);
         // No read ends where a piece of the index does. A piece that cannot be read is an error of the walk when it comes to that.
         if let Some(way) = self.way
             && let Some(next) = way.first(&way.rest(&self.limits, &run.parts))
             && inner.index.block(next).is_err()
             && self.bring_pieces(inner, next, self.way).is_ok()
         {
-            run = self.next_blocks(inner, found, self.len);
+            run = self.next_blocks(inner, found);
         }
         if run.parts.len() > 1 {
             let offset = run.bytes.start;
@@ -122,25 +123,31 @@ impl ReadAhead {
 
     /// Has the system read what comes next on a walk through a mapped file that has come to a data block.
     ///
-    /// When the walk arrives in the second half of what was announced, the next blocks are due, so that the system reads while
+    /// When the walk arrives in the last quarter of what was announced, the next blocks are due, so that the system reads while
     /// entries are used. The one or two blocks of a short walk are announced only if they were never read: they are likely to be
     /// in memory, and asking takes longer than to find them there.
     fn announce(&mut self, inner: &Inner, found: BlockRef) {
         if self.run.parts.contains(&found.block) {
             return;
         }
-        self.run = self.next_blocks(inner, found, self.len);
+        self.run = self.next_blocks(inner, found);
         if self.run.parts.len() > 2 || !inner.index.state(found).has(State::CHECKED) {
             inner.file.announce(self.run.bytes.start, self.run.len());
         }
         self.grow(inner);
-        self.run = self.next_blocks(inner, found, self.run.len() / 2);
+        let quarter = self.run.parts.len() / 4;
+        match self.way {
+            Some(Way::Back) => self.run.parts.start += quarter,
+            _ => self.run.parts.end -= quarter,
+        }
     }
 
-    /// The blocks from `found` on that the walk comes to, at most `len` bytes of them.
-    fn next_blocks(&self, inner: &Inner, found: BlockRef, len: u64) -> Group {
-        let way = self.way.unwrap_or(Way::Forward);
-        inner.run(found, way, &self.limits, len)
+    /// The blocks from `found` on, as many as are due: one where a walk begins.
+    fn next_blocks(&self, inner: &Inner, found: BlockRef) -> Group {
+        match self.way {
+            Some(way) => inner.run(found, way, &self.limits, self.len),
+            None => Group::of(found),
+        }
     }
 
     /// Sets the length of the next read, after the walk has gone on: room for twice as many blocks, padding included.
@@ -158,14 +165,13 @@ impl Inner {
     /// in the cache but the first, and all named by pieces of the index that are there. One block at least.
     pub(super) fn run(&self, found: BlockRef, way: Way, limits: &Range<usize>, len: u64) -> Group {
         let mut run = Group::of(found);
-        loop {
-            let next = way.first(&way.rest(limits, &run.parts));
-            let next = next.and_then(|next| self.index.block(next).ok());
-            let next = next.filter(|&next| !self.is_cached(next));
-            match next.and_then(|next| run.join(&Group::of(next), MAX_GAP, len)) {
-                Some(both) => run = both,
-                None => return run,
-            }
+        while let Some(next) = way.first(&way.rest(limits, &run.parts))
+            && let Ok(next) = self.index.block(next)
+            && !self.is_cached(next)
+            && let Some(both) = run.join(&Group::of(next), MAX_GAP, len)
+        {
+            run = both;
         }
+        run
     }
 }
