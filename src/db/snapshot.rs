@@ -68,11 +68,8 @@ impl DbTable {
     ///
     /// As [`Table::may_contain`].
     pub fn may_contain(&self, user_key: impl AsRef<[u8]>) -> Result<bool> {
-        if self.table.order().is_err() {
-            return Ok(true);
-        }
         let newest = InternalKey::seek_target(user_key.as_ref(), MAX_SEQUENCE);
-        Ok(self.first_block(&newest)?.is_some())
+        self.table.may_contain(newest)
     }
 
     /// The first data block that may hold `target` or an older version, by index and filter.
