@@ -1,6 +1,5 @@
 //! Where a walk goes: its way, and the bounds of the keys that it shows.
 
-use std::cmp::Ordering;
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 use crate::comparator::Order;
@@ -60,10 +59,9 @@ pub(super) fn exclude_all(order: &Order, bounds: &Bounds) -> bool {
     let (Some(lower), Some(upper)) = (key_of(&bounds.0), key_of(&bounds.1)) else {
         return false;
     };
-    match (order.compare(lower, upper), bounds) {
-        (Ordering::Equal, bounds) => !matches!(bounds, (Bound::Included(_), Bound::Included(_))),
-        (compared, _) => compared.is_gt(),
-    }
+    let is_closed = matches!(bounds, (Bound::Included(_), Bound::Included(_)));
+    let compared = order.compare(lower, upper);
+    compared.is_gt() || compared.is_eq() && !is_closed
 }
 
 /// The bounds, in bytewise order, of the keys that begin with `prefix`.
@@ -87,8 +85,7 @@ impl Inner {
         };
         let start = match (lower, block_at(lower)?) {
             (Bound::Excluded(key), Some(found))
-                if self.index.state(found).has(State::CHECKED)
-                    && self.order()?.compare(key, self.index.key(found)).is_eq() =>
+                if key == self.index.key(found) && self.index.state(found).has(State::CHECKED) =>
             {
                 // The block ends with the key at the latest, as was seen when it came in.
                 found.block + 1

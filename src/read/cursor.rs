@@ -7,7 +7,6 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 
-use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::format::Defect;
 use crate::format::block::Block;
@@ -134,7 +133,7 @@ impl Cursor {
         let (lower, upper) = (key_of(&self.bounds.0), key_of(&self.bounds.1));
         if let (Some(lower), Some(upper)) = (lower, upper) {
             // Filters know nothing of ranges, but of one key, or of those of one user key.
-            let order = self.order()?;
+            let order = self.table.order()?;
             let is_internal = user_order(order).is_some();
             let is_one_key = lower == upper || is_internal && user_key(lower) == user_key(upper);
             if is_one_key && self.table.candidate(lower, order)?.is_none() {
@@ -149,10 +148,6 @@ impl Cursor {
             }
         }
         Ok(false)
-    }
-
-    pub(super) fn order(&self) -> Result<&Order> {
-        self.table.order()
     }
 
     /// The first key that a walk along `way` comes to, if it need not be read.
@@ -224,7 +219,7 @@ impl Cursor {
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
         self.leave(None);
-        let order = self.order()?;
+        let order = self.table.order()?;
         let first = self.stated_key(Way::Forward);
         if first.is_some_and(|first| order.compare(key, first).is_le())
             || !self.is_past(key, Way::Forward)?
@@ -359,13 +354,12 @@ impl Cursor {
     }
 
     /// Whether `key` is within the bound at which a walk along `way` starts. The order is not asked about no bound.
-    #[inline]
     pub(super) fn is_past(&self, key: &[u8], way: Way) -> Result<bool> {
         let before = way.pick(Ordering::Less, Ordering::Greater);
         Ok(match way.pick(&self.bounds.0, &self.bounds.1) {
             Bound::Unbounded => true,
-            Bound::Included(limit) => self.order()?.compare(key, limit) != before,
-            Bound::Excluded(limit) => self.order()?.compare(key, limit) == before.reverse(),
+            Bound::Included(limit) => self.table.order()?.compare(key, limit) != before,
+            Bound::Excluded(limit) => self.table.order()?.compare(key, limit) == before.reverse(),
         })
     }
 

@@ -116,7 +116,7 @@ impl MergeCursor {
         for (number, mut cursor) in cursors.into_iter().enumerate() {
             cursor.input = Some(number);
             cursor.leave(Some(Way::Back));
-            let order = cursor.order()?;
+            let order = cursor.table.order()?;
             let first = first.get_or_insert_with(|| order.clone());
             let (first, order) = (describe(first), describe(order));
             if first != order {
@@ -397,7 +397,7 @@ impl Walk for MergeCursor {
         let Some(input) = self.current() else {
             return Ok(Ordering::Less);
         };
-        let order = input.order()?;
+        let order = input.table.order()?;
         let by_key = order.compare(self.key(), other.key());
         Ok(by_key.then(self.input().cmp(&other.input())))
     }
