@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::Verifier;
 use super::report::{Place, Severity};
 use crate::comparator::Order;
-use crate::error::{Error, ErrorKind, Section};
+use crate::error::{Error, ErrorKind, Result, Section};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
@@ -35,53 +35,44 @@ impl Verifier<'_> {
         Some(footer)
     }
 
-    /// Returns what `decode` makes of the block at `handle`, told whether its checksum is right, and its place if so: even if it
-    /// is wrong, some of the block may be right.
+    /// Returns what `decode` makes of the block at `handle`, which the sound block at `named_by` holds. Reports why it cannot be
+    /// read, or what is wrong with it.
     pub(super) fn load<T>(
         &mut self,
         handle: BlockHandle,
         section: Section,
-        named_by: Option<Place>,
-        decode: impl FnOnce(&mut Self, Bytes, bool) -> Result<T, Defect>,
-    ) -> Option<(T, Option<Place>)> {
-        let frame = self.frame(handle, section, named_by)?;
+        named_by: Place,
+        decode: impl FnOnce(&mut Self, Bytes) -> Result<T, Defect>,
+    ) -> Option<T> {
+        let len = self.accept(named_by, self.file.check_handle(handle, section))?;
         let place = (section, handle.offset);
-        self.account(place, frame.len() as u64);
-        let sound = self.accept(place, frame::verify(&frame)).map(|()| place);
-        let payload = self.accept(sound, frame::open(&frame))?;
-        let decoded = decode(self, payload, sound.is_some());
-        Some((self.accept(sound, decoded)?, sound))
+        let frame = self.read(handle, len);
+        let frame = { frame.map_err(|error| self.report.find_error(place, &error)) }.ok()?;
+        self.account(place, len);
+        let payload = frame::verify(&frame).and_then(|()| frame::open(&frame));
+        let decoded = payload.and_then(|payload| decode(self, payload));
+        self.accept(place, decoded)
     }
 
-    /// Reads a block of entries. If its checksum is right, so is its structure up to the last byte.
+    /// Reads a block of entries, whose structure is right up to the last byte.
     pub(super) fn load_entries(
         &mut self,
         handle: BlockHandle,
         section: Section,
-        named_by: Option<Place>,
-    ) -> Option<(Block<Bytes>, Option<Place>)> {
-        self.load(handle, section, named_by, |verifier, payload, is_sound| {
+        named_by: Place,
+    ) -> Option<Block<Bytes>> {
+        self.load(handle, section, named_by, |verifier, payload| {
             let block = Block::parse(payload)?;
             verifier.work.take(&block)?;
-            if is_sound {
-                block.check_entries()?;
-            }
+            block.check_entries()?;
             Ok(block)
         })
     }
 
-    /// Reports the defect, if there is one and a place for it.
-    pub(super) fn accept<T>(
-        &mut self,
-        place: impl Into<Option<Place>>,
-        checked: Result<T, Defect>,
-    ) -> Option<T> {
-        let report = |defect: Defect| {
-            if let Some(place) = place.into() {
-                self.report
-                    .find_error(place, &defect.locate(place.0, place.1));
-            }
-        };
+    /// Reports the defect, if there is one.
+    pub(super) fn accept<T>(&mut self, place: Place, checked: Result<T, Defect>) -> Option<T> {
+        let locate = |defect: Defect| defect.locate(place.0, place.1);
+        let report = |defect| self.report.find_error(place, &locate(defect));
         checked.map_err(report).ok()
     }
 
@@ -91,27 +82,12 @@ impl Verifier<'_> {
         self.extents.push((offset, offset + len, section));
     }
 
-    /// Reads the frame at `handle`, which the sound block at `named_by` holds, and reports why it cannot be read. A handle in a
-    /// damaged block may be rubbish: without `named_by`, a frame is returned only if its checksum is right, and nothing is reported.
-    pub(super) fn frame(
-        &mut self,
-        handle: BlockHandle,
-        section: Section,
-        named_by: Option<Place>,
-    ) -> Option<Bytes> {
-        let len = self.accept(named_by, self.file.check_handle(handle, section))?;
-        let frame = if let Some(left) = self.budget.checked_sub(len) {
-            self.budget = left;
-            self.file.read_frame(handle)
-        } else {
-            let why = "this block was not read: handles lead to more than twice the file";
-            Err(Error::new(ErrorKind::Unsupported, why))
-        };
-        if named_by.is_none() {
-            return frame.ok().filter(|frame| frame::verify(frame).is_ok());
-        }
-        let place = (section, handle.offset);
-        { frame.map_err(|error| self.report.find_error(place, &error)) }.ok()
+    /// Reads the frame of `len` bytes at `handle`, unless handles asked for too much before.
+    pub(super) fn read(&mut self, handle: BlockHandle, len: u64) -> Result<Bytes> {
+        let why = "this block was not read: handles lead to more than twice the file";
+        let left = self.budget.checked_sub(len);
+        self.budget = left.ok_or_else(|| Error::new(ErrorKind::Unsupported, why))?;
+        self.file.read_frame(handle)
     }
 
     /// Checks whether the blocks that handles lead to cover the file, without overlaps. `is_complete`: whether an index
@@ -178,10 +154,11 @@ impl Verifier<'_> {
         self.report.find(severity, place, expected, found);
     }
 
-    /// Reports how much of the data is sound, if no sound index says what there is.
+    /// Counts and reports how much of the data is sound, if no sound index says what there is.
     pub(super) fn count_what_is_left(&mut self) {
         let order = self.options.order.clone().unwrap_or(Order::Bytewise);
         let (entries, blocks) = salvage::recoverable(self.file, &order, &mut self.progress);
+        (self.report.entries, self.report.data_blocks) = (entries, blocks);
         if blocks > 0 {
             self.report.find(
                 Severity::Unchecked,

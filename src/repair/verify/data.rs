@@ -71,57 +71,50 @@ impl Reading {
 }
 
 impl Verifier<'_> {
-    /// Walks the index, which is at `sound` if it is, and all data blocks that it leads to, until the run is cancelled.
-    pub(super) fn check_data(&mut self, index: Block<Bytes>, sound: Option<Place>) {
+    /// Walks the index, which is at `place`, and all data blocks that it leads to, until the run is cancelled.
+    pub(super) fn check_data(&mut self, index: Block<Bytes>, place: Place) {
         let mut trailing = Tally::default();
         let mut blocks = 0u64;
-        self.walk(
-            Section::Index,
-            index,
-            sound,
-            |verifier, before, key, value| {
-                if verifier.progress.is_cancelled {
-                    return;
+        self.walk(place, index, |verifier, before, key, value| {
+            if verifier.progress.is_cancelled {
+                return;
+            }
+            let i = blocks;
+            blocks += 1;
+            let Some((handle, len)) = BlockHandle::decode(value) else {
+                let expected = format!("a handle for data block {i}");
+                let report = &mut verifier.report;
+                return report.find(Severity::Damage, place, expected, show_key(value));
+            };
+            if len < value.len() {
+                let expected = || format!("nothing after the handle of data block {i}");
+                trailing.note(|| (expected(), format!("{} bytes more", value.len() - len)));
+            }
+            if let Some(ends) = verifier.check_block(handle, place) {
+                let last_before = verifier.counted.last_key.take();
+                for reading in &mut verifier.readings {
+                    let block = (i, handle.offset);
+                    reading.check_ends(block, before, key, last_before.as_deref(), &ends);
                 }
-                let i = blocks;
-                blocks += 1;
-                let Some((handle, len)) = BlockHandle::decode(value) else {
-                    let expected = format!("a handle for data block {i}");
-                    let report = &mut verifier.report;
-                    return report.find(Severity::Damage, sound, expected, show_key(value));
-                };
-                if len < value.len() {
-                    let expected = || format!("nothing after the handle of data block {i}");
-                    trailing.note(|| (expected(), format!("{} bytes more", value.len() - len)));
-                }
-                if let Some(ends) = verifier.check_block(handle, sound) {
-                    let last_before = verifier.counted.last_key.take();
-                    if sound.is_some() {
-                        let block = (i, handle.offset);
-                        for reading in &mut verifier.readings {
-                            reading.check_ends(block, before, key, last_before.as_deref(), &ends);
-                        }
-                    }
-                    let (first, last) = ends;
-                    verifier.counted.first_key.get_or_insert(first);
-                    verifier.counted.last_key = Some(last);
-                }
-                let _ = verifier.progress.reach(handle.end().unwrap_or(0));
-            },
-        );
-        self.counted_all = sound.is_some() && self.counted.data_blocks == blocks;
-        self.report.find_tally(Severity::Warning, sound, trailing);
+                let (first, last) = ends;
+                verifier.counted.first_key.get_or_insert(first);
+                verifier.counted.last_key = Some(last);
+            }
+            let _ = verifier.progress.reach(handle.end().unwrap_or(0));
+        });
+        self.counted_all = self.counted.data_blocks == blocks;
+        self.report.find_tally(Severity::Warning, place, trailing);
     }
 
     /// Walks a data block: structure, order, form of the keys, and each key against the filters. Returns its ends.
-    fn check_block(&mut self, handle: BlockHandle, named_by: Option<Place>) -> Option<Ends> {
-        let (block, sound) = self.load_entries(handle, Section::Data, named_by)?;
-        let place = sound?;
+    fn check_block(&mut self, handle: BlockHandle, named_by: Place) -> Option<Ends> {
+        let block = self.load_entries(handle, Section::Data, named_by)?;
+        let place = (Section::Data, handle.offset);
         self.counted.data_blocks += 1;
         self.counted.data_bytes += handle.size + TRAILER_LEN as u64;
         let mut form = Tally::default();
         let states_versions = self.stated_kind() == Some(KeyKind::Database);
-        let ends = self.walk(place.0, block, sound, |verifier, before, key, value| {
+        let ends = self.walk(place, block, |verifier, before, key, value| {
             verifier.counted.entries += 1;
             verifier.counted.key_bytes += key.len() as u64;
             verifier.counted.value_bytes += value.len() as u64;
@@ -138,13 +131,12 @@ impl Verifier<'_> {
         ends
     }
 
-    /// Calls `each` with each entry of a block: the key before, key and value. If the block is sound, reports keys that do not
-    /// ascend. Returns the first key and the last.
+    /// Calls `each` with each entry of a block: the key before, key and value. Reports keys that do not ascend. Returns the first
+    /// key and the last.
     fn walk(
         &mut self,
-        section: Section,
+        place: Place,
         block: Block<Bytes>,
-        sound: Option<Place>,
         mut each: impl FnMut(&mut Self, Option<&[u8]>, &[u8], &[u8]),
     ) -> Option<Ends> {
         let mut evidence = Evidence::default();
@@ -155,7 +147,7 @@ impl Verifier<'_> {
         let mut cursor = BlockCursor::new(block);
         while let Ok(true) = cursor.next() {
             let (key, value) = (cursor.key(), cursor.value());
-            match section {
+            match place.0 {
                 Section::Index => evidence.add_index_key(key),
                 _ => evidence.add_entry(key, value),
             }
@@ -178,10 +170,10 @@ impl Verifier<'_> {
             last.extend_from_slice(key);
         }
         self.evidence.add(&evidence.counts());
-        self.report.find_tally(Severity::Damage, sound, repeated);
+        self.report.find_tally(Severity::Damage, place, repeated);
         for (reading, tally) in self.readings.iter_mut().zip(misordered) {
             let report = &mut reading.misordered;
-            report.find_tally(Severity::Damage, sound, tally);
+            report.find_tally(Severity::Damage, place, tally);
         }
         ends
     }

@@ -42,8 +42,6 @@ pub(super) struct Named {
     pub(super) filters: Vec<Filter>,
     /// Name of the policy and handle of each filter; no name for a filter of prefixes.
     filters_named: Vec<(Option<String>, BlockHandle)>,
-    /// Whether all filters are named: the metaindex is sound.
-    has_all_filters: bool,
     /// Known policies, and an empty name for prefixes, of which there was a filter.
     filters_seen: HashSet<String>,
     pub(super) properties: Option<(Properties, Place)>,
@@ -51,8 +49,8 @@ pub(super) struct Named {
 }
 
 impl Verifier<'_> {
-    /// Checks the metaindex, the block at offset `at`, and loads what it leads to.
-    pub(super) fn check_metaindex(&mut self, at: u64, block: Block<Bytes>, sound: Option<Place>) {
+    /// Checks the metaindex, which is at `place`, and loads what it leads to.
+    pub(super) fn check_metaindex(&mut self, block: Block<Bytes>, place: Place) {
         let mut misordered = Tally::default();
         let (mut previous, mut names_len) = (None::<Vec<u8>>, 0);
         let mut cursor = BlockCursor::new(block);
@@ -63,7 +61,6 @@ impl Verifier<'_> {
             if names_len > self.file.size {
                 let expected = "names that take less than the file, all together";
                 let found = format!("{names_len} bytes");
-                let place = (Section::Metaindex, at);
                 self.report.find(Severity::Damage, place, expected, found);
                 break;
             }
@@ -74,47 +71,53 @@ impl Verifier<'_> {
             let is_filter = name.starts_with(FILTER_PREFIX) || name.starts_with(PREFIXES_NAME);
             let is_known = is_filter || [PROPERTIES_NAME, PIECES_NAME].contains(&name);
             match BlockHandle::decode(cursor.value()) {
-                Some((handle, _)) if is_filter => self.load_filter(name, handle, sound),
+                Some((handle, _)) if is_filter => self.load_filter(name, handle, place),
                 Some((handle, _)) if name == PROPERTIES_NAME => {
-                    let decode = |_: &mut Self, block: Bytes, _| Properties::decode(&block);
-                    let stated = self.load(handle, Section::Properties, sound, decode);
-                    if let Some((stated, Some(place))) = stated {
-                        self.named.properties = Some((stated, place));
-                    }
+                    let decode = |_: &mut Self, block: Bytes| Properties::decode(&block);
+                    let stated = self.load(handle, Section::Properties, place, decode);
+                    let place = (Section::Properties, handle.offset);
+                    self.named.properties = stated.map(|stated| (stated, place));
                 }
-                Some((handle, _)) if name == PIECES_NAME => self.load_pieces(handle, sound),
+                Some((handle, _)) if name == PIECES_NAME => self.load_pieces(handle, place),
                 // Other entries may hold anything. If one holds the handle of a block, the block is no gap.
                 Some((handle, _)) => {
-                    if let Some(frame) = self.frame(handle, Section::Metaindex, None) {
-                        self.account((Section::Metaindex, handle.offset), frame.len() as u64);
+                    if let Ok(len) = self.file.check_handle(handle, Section::Metaindex)
+                        && let Ok(frame) = self.read(handle, len)
+                        && frame::verify(&frame).is_ok()
+                    {
+                        self.account((Section::Metaindex, handle.offset), len);
                     }
                 }
                 None if is_known => {
                     let expected = format!("the handle of {}", show_key(name));
                     let found = show_key(cursor.value());
-                    self.report.find(Severity::Damage, sound, expected, found);
+                    self.report.find(Severity::Damage, place, expected, found);
                 }
                 None => {}
             }
         }
-        self.named.has_all_filters = sound.is_some();
-        self.report.find_tally(Severity::Damage, sound, misordered);
+        self.report.find_tally(Severity::Damage, place, misordered);
     }
 
     /// Reads the filter block that the metaindex has under `name`, and keeps it if it is known.
     ///
     /// Readers use the first of a policy, and the first of prefixes. More of them are out of order, and would all be held in memory.
-    fn load_filter(&mut self, name: &[u8], handle: BlockHandle, named_by: Option<Place>) {
-        let payload = self.load(handle, Section::Filter, named_by, |_, payload, _| {
-            Ok(payload)
-        });
+    fn load_filter(&mut self, name: &[u8], handle: BlockHandle, named_by: Place) {
+        let payload = self.load(handle, Section::Filter, named_by, |_, payload| Ok(payload));
         let policy = name.strip_prefix(FILTER_PREFIX);
         let extractor = name.strip_prefix(PREFIXES_NAME).unwrap_or_default();
         let text = |name| String::from_utf8_lossy(name).into_owned();
         self.named.filters_named.push((policy.map(text), handle));
-        let Some((payload, Some(place))) = payload else {
+        let Some(payload) = payload else {
             return;
         };
+        let place = (Section::Filter, handle.offset);
+        if let Some((pieces, place)) = &self.named.pieces {
+            let mut divided = pieces.filters.iter();
+            let divided = divided.find(|divided| divided.handle == handle);
+            let checked = divided.map_or(Ok(()), |divided| divided.check_block(&payload));
+            self.accept(*place, checked);
+        }
         let name = text(policy.unwrap_or(extractor));
         let mut is_first = |name: &str| self.named.filters_seen.insert(name.to_owned());
         let ask = if policy.is_none() {
@@ -193,20 +196,21 @@ impl Verifier<'_> {
         }
     }
 
-    fn load_pieces(&mut self, handle: BlockHandle, named_by: Option<Place>) {
-        let decode = |_: &mut Self, block, _| Pieces::decode(block);
+    fn load_pieces(&mut self, handle: BlockHandle, named_by: Place) {
+        let place = (Section::Pieces, handle.offset);
+        let decode = |_: &mut Self, block| Pieces::decode(block);
         match self.load(handle, Section::Pieces, named_by, decode) {
-            Some((Some(pieces), Some(place))) => self.named.pieces = Some((pieces, place)),
-            Some((None, place)) => {
+            Some(Some(pieces)) => self.named.pieces = Some((pieces, place)),
+            Some(None) => {
                 let expected = "a version of about.pieces that is known";
                 let found = "another, which readers ignore";
                 self.report.find(Severity::Note, place, expected, found);
             }
-            _ => {}
+            None => {}
         }
     }
 
-    /// Compares `about.pieces` with the index at this handle, if that is sound, and with the sound filters.
+    /// Compares `about.pieces` with the index at this handle, if that is sound, and with the names of the filters.
     pub(super) fn compare_pieces(&mut self, handle: BlockHandle, index: Option<&Block<Bytes>>) {
         let Some((pieces, place)) = self.named.pieces.take() else {
             return;
@@ -216,12 +220,6 @@ impl Verifier<'_> {
         let mut compared = vec![pieces.check_filters(&filters), pieces.check_index(handle)];
         if let Some(index) = index.filter(|_| pieces.index.handle == handle) {
             compared.push(pieces.index.check_block(&index.data));
-        }
-        for divided in &pieces.filters {
-            if let Some(frame) = self.frame(divided.handle, Section::Filter, None) {
-                let block = frame::open(&frame);
-                compared.push(block.and_then(|block| divided.check_block(&block)));
-            }
         }
         for checked in compared {
             self.accept(place, checked);
@@ -238,19 +236,16 @@ impl Verifier<'_> {
         } else {
             stated.clone()
         };
-        own.filter_policy.clone_from(&stated.filter_policy);
         own.filter_bytes = stated.filter_bytes;
-        if self.named.has_all_filters {
-            // Of several filters, the properties name one. The size of another says nothing.
-            let filters = self.named.filters_named.iter();
-            let mut filters = filters.filter(|(policy, _)| policy.is_some());
-            let first = filters.clone().next();
-            let named = filters.find(|(policy, _)| *policy == stated.filter_policy);
-            let (policy, handle) = named.or(first).cloned().unzip();
-            own.filter_policy = policy.flatten();
-            if own.filter_policy == stated.filter_policy {
-                own.filter_bytes = handle.map(|handle| handle.size);
-            }
+        // Of several filters, the properties name one. The size of another says nothing.
+        let filters = self.named.filters_named.iter();
+        let mut filters = filters.filter(|(policy, _)| policy.is_some());
+        let first = filters.clone().next();
+        let named = filters.find(|(policy, _)| *policy == stated.filter_policy);
+        let (policy, handle) = named.or(first).cloned().unzip();
+        own.filter_policy = policy.flatten();
+        if own.filter_policy == stated.filter_policy {
+            own.filter_bytes = handle.map(|handle| handle.size);
         }
         for ((name, own), (_, stated)) in figures(&own).into_iter().zip(figures(&stated)) {
             if own != stated {

@@ -234,25 +234,24 @@ impl<'a> Verifier<'a> {
 
     /// Checks all blocks that the footer leads to. Returns whether the index is what was written.
     fn check_blocks(&mut self, footer: Footer) -> bool {
-        let named_by = Some((Section::Footer, self.file.footer_offset()));
+        let named_by = (Section::Footer, self.file.footer_offset());
         let index = self.load_entries(footer.index, Section::Index, named_by);
         let metaindex = self.load_entries(footer.metaindex, Section::Metaindex, named_by);
-        if let Some((metaindex, sound)) = metaindex {
-            self.check_metaindex(footer.metaindex.offset, metaindex, sound);
+        if let Some(metaindex) = metaindex {
+            self.check_metaindex(metaindex, (Section::Metaindex, footer.metaindex.offset));
         }
-        let sound_index = index.as_ref().filter(|(_, sound)| sound.is_some());
-        self.compare_pieces(footer.index, sound_index.map(|(index, _)| index));
+        self.compare_pieces(footer.index, index.as_ref());
         if let Some(stated) = self.stated_kind() {
             self.kind.get_or_insert(stated);
             if self.readings.len() > 1 {
                 self.readings.retain(|reading| reading.kind == stated);
             }
         }
-        let Some((index, sound)) = index else {
-            return false;
-        };
-        self.check_data(index, sound);
-        sound.is_some()
+        let is_sound = index.is_some();
+        if let Some(index) = index {
+            self.check_data(index, (Section::Index, footer.index.offset));
+        }
+        is_sound
     }
 
     /// The kind of keys that the table says it holds.

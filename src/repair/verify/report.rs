@@ -87,7 +87,7 @@ pub struct VerifyReport {
     pub file_bytes: u64,
     /// Bytes of the blocks that were read and checked, of the footer, and of the padding in an aligned table.
     pub checked_bytes: u64,
-    /// Data blocks that were sound enough to be walked.
+    /// Data blocks that were sound enough to be walked; without a sound index, those that salvage would copy.
     pub data_blocks: u64,
     /// Entries in them.
     pub entries: u64,
@@ -162,20 +162,17 @@ impl fmt::Display for VerifyReport {
 }
 
 impl VerifyReport {
-    /// Records a finding: in full while there is room. Without a place, it is in a damaged block: its wrong checksum was found
-    /// before, and explains the rest.
     pub(super) fn find(
         &mut self,
         severity: Severity,
-        place: impl Into<Option<Place>>,
+        (section, offset): Place,
         expected: impl Into<String>,
         found: impl Into<String>,
     ) {
-        if let Some((section, offset)) = place.into() {
-            self.record(severity, Corruption::new(section, offset, expected, found));
-        }
+        self.record(severity, Corruption::new(section, offset, expected, found));
     }
 
+    /// Records a finding: in full while there is room.
     fn record(&mut self, severity: Severity, corruption: Corruption) {
         match severity {
             Severity::Damage => self.damage += 1,
@@ -211,12 +208,7 @@ impl VerifyReport {
         );
     }
 
-    pub(super) fn find_tally(
-        &mut self,
-        severity: Severity,
-        place: impl Into<Option<Place>>,
-        tally: Tally,
-    ) {
+    pub(super) fn find_tally(&mut self, severity: Severity, place: Place, tally: Tally) {
         if let Some((expected, mut found)) = tally.first {
             if tally.count > 1 {
                 found.push_str(&format!(" (and {} more such)", tally.count - 1));
