@@ -1,4 +1,4 @@
-//! What a table's metaindex names, as far as opening needs it.
+//! What a table's metaindex names, as far as opening and `verify` need it.
 
 use std::sync::Arc;
 
@@ -21,27 +21,29 @@ const MAX_NAME: usize = 256;
 
 /// What the metaindex names.
 #[derive(Debug, Default)]
-pub(super) struct Metaindex {
-    pub(super) properties: Option<BlockHandle>,
+pub(crate) struct Metaindex {
+    pub(crate) properties: Option<BlockHandle>,
     /// What divides the index and filters.
-    pub(super) pieces: Option<BlockHandle>,
-    pub(super) filters: Vec<NamedFilter>,
+    pub(crate) pieces: Option<BlockHandle>,
+    pub(crate) filters: Vec<NamedFilter>,
     /// The handles of all filters.
-    pub(super) handles: Vec<BlockHandle>,
+    pub(crate) handles: Vec<BlockHandle>,
+    /// The handles that entries of other names may hold.
+    pub(crate) others: Vec<BlockHandle>,
 }
 
 /// A filter that the metaindex names.
 #[derive(Debug)]
-pub(super) struct NamedFilter {
+pub(crate) struct NamedFilter {
     /// Says that it is not used if that is certain already.
-    pub(super) entry: FilterEntry,
-    pub(super) handle: Result<BlockHandle, Defect>,
+    pub(crate) entry: FilterEntry,
+    pub(crate) handle: Result<BlockHandle, Defect>,
     /// What it holds, if that is known; and a number, which is lower the better the filter is.
-    pub(super) of: Option<(usize, FilterOf)>,
+    pub(crate) of: Option<(usize, FilterOf)>,
 }
 
 impl Metaindex {
-    pub(super) fn decode(block: &[u8], options: &OpenOptions) -> Result<Metaindex, Defect> {
+    pub(crate) fn decode(block: &[u8], options: &OpenOptions) -> Result<Metaindex, Defect> {
         let policies = options.known_policies();
         let policy_of = |name: &[u8]| {
             let mut known = policies.iter().enumerate();
@@ -65,6 +67,8 @@ impl Metaindex {
                 found.add_filter(RibbonFilterPolicy::NAME.as_bytes(), Some(name), handle, of);
             } else if let Some(name) = name.strip_prefix(FILTER_PREFIX) {
                 found.add_filter(name, None, handle, policy_of(name));
+            } else {
+                found.others.extend(handle.ok());
             }
         }
         Ok(found)
@@ -106,7 +110,7 @@ impl Metaindex {
     }
 
     /// Which filter of keys to use, and which of prefixes: the best of those that are known, and the first.
-    pub(super) fn best(&self) -> [Option<usize>; 2] {
+    pub(crate) fn best(&self) -> [Option<usize>; 2] {
         let best = |of_prefixes| {
             let filters = self.filters.iter().enumerate();
             let ranks = filters.filter_map(|(i, filter)| match &filter.of {

@@ -13,7 +13,7 @@ pub(crate) mod index;
 mod index_entries;
 mod map;
 pub(crate) mod merge;
-mod metaindex;
+pub(crate) mod metaindex;
 mod open;
 pub(crate) mod options;
 mod owners;

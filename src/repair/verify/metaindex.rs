@@ -1,7 +1,6 @@
 //! Checks the metaindex, and reads what it names: filters, properties and pieces.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 
@@ -9,135 +8,165 @@ use super::Verifier;
 use super::report::{Place, Severity, Tally};
 use crate::comparator::Order;
 use crate::error::{Section, show_key};
-use crate::filter::{FilterPolicy, PrefixExtractor, prefix_of};
-use crate::format::Defect;
+use crate::filter::{FilterEntry, prefix_of};
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
-use crate::format::filter_block::{FILTER_PREFIX, FilterBlockReader};
+use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::BlockHandle;
 use crate::format::frame;
 use crate::format::internal_key::user_key;
-use crate::format::pieces::{PIECES_NAME, Pieces};
-use crate::format::prefix_block::PREFIXES_NAME;
-use crate::format::properties::{KeyKind, MAX_KEY_LEN, PROPERTIES_NAME, Properties};
+use crate::format::pieces::Pieces;
+use crate::format::properties::{KeyKind, MAX_KEY_LEN, Properties};
+use crate::read::filter::FilterOf;
+use crate::read::metaindex::{Metaindex, NamedFilter};
 
-/// A sound filter block of a known policy or prefix extractor.
+/// A sound filter block, one that lookups use.
 pub(super) struct Filter {
     /// Name of the policy, or of the extractor.
     name: String,
+    of: FilterOf,
+    block: FilterBlockReader,
     offset: u64,
-    /// Whether it passes a key, which is in the data block at this offset. `None` if it does not cover that.
-    ask: Ask,
     /// Present keys that it rejects, taken for keys of either kind.
     pub(super) hidden: HashMap<KeyKind, Tally>,
     /// Data blocks that it does not cover.
     unfiltered: Tally,
 }
 
-type Ask = Box<dyn Fn(u64, &[u8]) -> Option<bool>>;
-
-/// What the metaindex names, and what these parts say.
-#[derive(Default)]
-pub(super) struct Named {
-    pub(super) filters: Vec<Filter>,
-    /// Name of the policy and handle of each filter; no name for a filter of prefixes.
-    filters_named: Vec<(Option<String>, BlockHandle)>,
-    /// Known policies, and an empty name for prefixes, of which there was a filter.
-    filters_seen: HashSet<String>,
-    pub(super) properties: Option<(Properties, Place)>,
-    pieces: Option<(Pieces, Place)>,
+impl Filter {
+    /// Whether it passes a key, which is in the data block at `offset`. `None` if it does not cover that.
+    fn ask(&self, offset: u64, key: &[u8]) -> Option<bool> {
+        match &self.of {
+            FilterOf::Keys(policy) => {
+                let passes = || self.block.key_may_match(&**policy, offset, key);
+                self.block.has_filter(offset).then(passes)
+            }
+            FilterOf::Prefixes(extractor) => {
+                let prefix = prefix_of(&**extractor, key);
+                Some(prefix.is_none_or(|prefix| self.block.prefix_may_match(prefix)))
+            }
+        }
+    }
 }
 
 impl Verifier<'_> {
-    /// Checks the metaindex, which is at `place`, and loads what it leads to.
-    pub(super) fn check_metaindex(&mut self, block: Block<Bytes>, place: Place) {
-        let mut misordered = Tally::default();
-        let (mut previous, mut names_len) = (None::<Vec<u8>>, 0);
-        let mut cursor = BlockCursor::new(block);
+    /// Checks the metaindex, which is at `place`, and loads what it leads to. `index`: the index at this handle, if it is sound.
+    pub(super) fn check_metaindex(
+        &mut self,
+        metaindex: Block<Bytes>,
+        place: Place,
+        index: (BlockHandle, Option<&Block<Bytes>>),
+    ) {
+        let named = Metaindex::decode(&metaindex.data, &self.options);
+        self.check_names(metaindex, place);
+        let Some(named) = self.accept(place, named) else {
+            return;
+        };
+        if let Some(handle) = named.properties {
+            let decode = |_: &mut Self, block: Bytes| Properties::decode(&block);
+            let stated = self.load(handle, Section::Properties, place, decode);
+            self.properties = stated.map(|stated| (stated, (Section::Properties, handle.offset)));
+        }
+        let pieces = named.pieces;
+        let pieces = pieces.and_then(|at| self.load_pieces(at, place, index, &named.handles));
+        let best = named.best();
+        // Of several filters, the properties name one.
+        let stated = self
+            .properties
+            .as_ref()
+            .map(|(stated, _)| &stated.filter_policy);
+        let of_keys = named.filters.iter().map(|filter| &filter.entry);
+        let mut of_keys = of_keys.filter(|entry| entry.prefixes.is_none());
+        let first = of_keys.clone().next();
+        let is_stated = |entry: &&FilterEntry| stated == Some(&Some(entry.policy.clone()));
+        self.counted.filter = of_keys.find(is_stated).or(first).cloned();
+        for (i, filter) in named.filters.into_iter().enumerate() {
+            self.load_filter(filter, best.contains(&Some(i)), place, pieces.as_ref());
+        }
+        // Other entries may hold anything. If one holds the handle of a block, the block is no gap.
+        for handle in named.others {
+            if let Ok(len) = self.file.check_handle(handle, Section::Metaindex)
+                && let Ok(frame) = self.read(handle, len)
+                && frame::verify(&frame).is_ok()
+            {
+                self.account((Section::Metaindex, handle.offset), len);
+            }
+        }
+    }
+
+    fn check_names(&mut self, metaindex: Block<Bytes>, place: Place) {
+        let (mut previous, mut misordered) = (None::<Vec<u8>>, Tally::default());
+        let mut cursor = BlockCursor::new(metaindex);
         while let Ok(true) = cursor.next() {
             let name = cursor.key();
-            // Sharing prefixes, they could be the square of the metaindex.
-            names_len += name.len() as u64;
-            if names_len > self.file.size {
-                let expected = "names that take less than the file, all together";
-                let found = format!("{names_len} bytes");
-                self.report.find(Severity::Damage, place, expected, found);
-                break;
-            }
             if let Some(previous) = previous.filter(|previous| &previous[..] >= name) {
                 misordered.note_order(&previous, name);
             }
             previous = Some(name.to_vec());
-            let is_filter = name.starts_with(FILTER_PREFIX) || name.starts_with(PREFIXES_NAME);
-            let is_known = is_filter || [PROPERTIES_NAME, PIECES_NAME].contains(&name);
-            match BlockHandle::decode(cursor.value()) {
-                Some((handle, _)) if is_filter => self.load_filter(name, handle, place),
-                Some((handle, _)) if name == PROPERTIES_NAME => {
-                    let decode = |_: &mut Self, block: Bytes| Properties::decode(&block);
-                    let stated = self.load(handle, Section::Properties, place, decode);
-                    let place = (Section::Properties, handle.offset);
-                    self.named.properties = stated.map(|stated| (stated, place));
-                }
-                Some((handle, _)) if name == PIECES_NAME => self.load_pieces(handle, place),
-                // Other entries may hold anything. If one holds the handle of a block, the block is no gap.
-                Some((handle, _)) => {
-                    if let Ok(len) = self.file.check_handle(handle, Section::Metaindex)
-                        && let Ok(frame) = self.read(handle, len)
-                        && frame::verify(&frame).is_ok()
-                    {
-                        self.account((Section::Metaindex, handle.offset), len);
-                    }
-                }
-                None if is_known => {
-                    let expected = format!("the handle of {}", show_key(name));
-                    let found = show_key(cursor.value());
-                    self.report.find(Severity::Damage, place, expected, found);
-                }
-                None => {}
-            }
         }
         self.report.find_tally(Severity::Damage, place, misordered);
     }
 
-    /// Reads the filter block that the metaindex has under `name`, and keeps it if it is known.
-    ///
-    /// Readers use the first of a policy, and the first of prefixes. More of them are out of order, and would all be held in memory.
-    fn load_filter(&mut self, name: &[u8], handle: BlockHandle, named_by: Place) {
-        let payload = self.load(handle, Section::Filter, named_by, |_, payload| Ok(payload));
-        let policy = name.strip_prefix(FILTER_PREFIX);
-        let extractor = name.strip_prefix(PREFIXES_NAME).unwrap_or_default();
-        let text = |name| String::from_utf8_lossy(name).into_owned();
-        self.named.filters_named.push((policy.map(text), handle));
-        let Some(payload) = payload else {
+    /// Reads `about.pieces`, and compares it with the index and with the handles of all filters.
+    fn load_pieces(
+        &mut self,
+        handle: BlockHandle,
+        named_by: Place,
+        (index_at, index): (BlockHandle, Option<&Block<Bytes>>),
+        filters: &[BlockHandle],
+    ) -> Option<(Pieces, Place)> {
+        let place = (Section::Pieces, handle.offset);
+        let decode = |_: &mut Self, block| Pieces::decode(block);
+        let Some(pieces) = self.load(handle, Section::Pieces, named_by, decode)? else {
+            let expected = "a version of about.pieces that is known";
+            let found = "another, which readers ignore";
+            self.report.find(Severity::Note, place, expected, found);
+            return None;
+        };
+        let checked = pieces.check_filters(filters);
+        let checked = checked.and_then(|()| pieces.check_index(index_at));
+        let check_block = |index: &Block<Bytes>| pieces.index.check_block(&index.data);
+        let checked = checked.and_then(|()| index.map_or(Ok(()), check_block));
+        self.accept(place, checked);
+        Some((pieces, place))
+    }
+
+    /// Reads a filter block, and compares it with `about.pieces`. Keeps it if lookups use it.
+    fn load_filter(
+        &mut self,
+        named: NamedFilter,
+        is_used: bool,
+        named_by: Place,
+        pieces: Option<&(Pieces, Place)>,
+    ) {
+        let Some(handle) = self.accept(named_by, named.handle) else {
             return;
         };
-        let place = (Section::Filter, handle.offset);
-        if let Some((pieces, place)) = &self.named.pieces {
-            let mut divided = pieces.filters.iter();
-            let divided = divided.find(|divided| divided.handle == handle);
-            let checked = divided.map_or(Ok(()), |divided| divided.check_block(&payload));
-            self.accept(*place, checked);
-        }
-        let name = text(policy.unwrap_or(extractor));
-        let mut is_first = |name: &str| self.named.filters_seen.insert(name.to_owned());
-        let ask = if policy.is_none() {
-            let extractor = self.options.known_extractor(extractor);
-            let extractor = extractor.filter(|_| is_first(""));
-            extractor.map(|extractor| ask_prefixes(extractor, payload))
-        } else {
-            let mut policies = self.options.known_policies().into_iter();
-            let policy = policies.find(|policy| policy.name() == name && is_first(&name));
-            policy.map(|policy| ask_policy(policy, payload))
-        };
-        if let Some(ask) = ask.and_then(|ask| self.accept(place, ask)) {
-            self.named.filters.push(Filter {
-                name,
+        let filter = self.load(handle, Section::Filter, named_by, |verifier, payload| {
+            if let Some((pieces, place)) = pieces {
+                let mut divided = pieces.filters.iter();
+                let divided = divided.find(|divided| divided.handle == handle);
+                let checked = divided.map_or(Ok(()), |divided| divided.check_block(&payload));
+                verifier.accept(*place, checked);
+            }
+            let Some((_, of)) = named.of.filter(|_| is_used) else {
+                return Ok(None);
+            };
+            let block = FilterBlockReader::new(payload)?;
+            match of {
+                FilterOf::Keys(_) => block.check_offsets()?,
+                FilterOf::Prefixes(_) => block.check_prefixes()?,
+            }
+            Ok(Some(Filter {
+                name: named.entry.prefixes.unwrap_or(named.entry.policy),
+                of,
+                block,
                 offset: handle.offset,
-                ask,
-                hidden: Default::default(),
+                hidden: HashMap::new(),
                 unfiltered: Tally::default(),
-            });
-        }
+            }))
+        });
+        self.filters.extend(filter.flatten());
     }
 
     /// Asks the filters for `key`, of the data block at `offset`, and notes what is wrong. `is_first`: whether it is the block's first.
@@ -149,16 +178,16 @@ impl Verifier<'_> {
             // An order of stored keys does not know of user keys.
             reading.map_or_else(|| user_key(key), |own| own.order.filter_key(key))
         };
-        for filter in &mut self.named.filters {
+        for filter in &mut self.filters {
             self.report.filter_checks += 1;
-            if is_first && (filter.ask)(offset, key).is_none() {
+            if is_first && filter.ask(offset, key).is_none() {
                 let expected = format!("a filter for the data block at {offset}");
                 let found = "none: lookups in it read the block";
                 filter.unfiltered.note(|| (expected, found.into()));
             }
             for kind in [KeyKind::Plain, KeyKind::Database] {
                 let may_be = self.kind.is_none_or(|own| own == kind);
-                if may_be && (filter.ask)(offset, key_of(kind)) == Some(false) {
+                if may_be && filter.ask(offset, key_of(kind)) == Some(false) {
                     filter.hidden.entry(kind).or_default().note(|| {
                         let expected = format!("that {} passes each key of the table", filter.name);
                         let key = show_key(key);
@@ -173,7 +202,7 @@ impl Verifier<'_> {
 
     /// Reports what filters reject, now that it is known of which kind the keys are.
     pub(super) fn report_filters(&mut self) {
-        for mut filter in std::mem::take(&mut self.named.filters) {
+        for mut filter in std::mem::take(&mut self.filters) {
             let place = (Section::Filter, filter.offset);
             let hidden = match self.kind {
                 Some(kind) => filter.hidden.remove(&kind),
@@ -196,57 +225,12 @@ impl Verifier<'_> {
         }
     }
 
-    fn load_pieces(&mut self, handle: BlockHandle, named_by: Place) {
-        let place = (Section::Pieces, handle.offset);
-        let decode = |_: &mut Self, block| Pieces::decode(block);
-        match self.load(handle, Section::Pieces, named_by, decode) {
-            Some(Some(pieces)) => self.named.pieces = Some((pieces, place)),
-            Some(None) => {
-                let expected = "a version of about.pieces that is known";
-                let found = "another, which readers ignore";
-                self.report.find(Severity::Note, place, expected, found);
-            }
-            None => {}
-        }
-    }
-
-    /// Compares `about.pieces` with the index at this handle, if that is sound, and with the names of the filters.
-    pub(super) fn compare_pieces(&mut self, handle: BlockHandle, index: Option<&Block<Bytes>>) {
-        let Some((pieces, place)) = self.named.pieces.take() else {
-            return;
-        };
-        let filters = self.named.filters_named.iter();
-        let filters: Vec<BlockHandle> = filters.map(|(_, handle)| *handle).collect();
-        let mut compared = vec![pieces.check_filters(&filters), pieces.check_index(handle)];
-        if let Some(index) = index.filter(|_| pieces.index.handle == handle) {
-            compared.push(pieces.index.check_block(&index.data));
-        }
-        for checked in compared {
-            self.accept(place, checked);
-        }
-    }
-
-    /// Compares the properties with what was counted, as far as that is complete.
+    /// Compares the properties with what was counted, if that is complete.
     pub(super) fn compare_properties(&mut self) {
-        let Some((stated, place)) = self.named.properties.take() else {
+        let Some((stated, place)) = self.properties.take().filter(|_| self.counted_all) else {
             return;
         };
-        let mut own = if self.counted_all {
-            self.counted.properties(&Order::Bytewise, BTreeMap::new())
-        } else {
-            stated.clone()
-        };
-        own.filter_bytes = stated.filter_bytes;
-        // Of several filters, the properties name one. The size of another says nothing.
-        let filters = self.named.filters_named.iter();
-        let mut filters = filters.filter(|(policy, _)| policy.is_some());
-        let first = filters.clone().next();
-        let named = filters.find(|(policy, _)| *policy == stated.filter_policy);
-        let (policy, handle) = named.or(first).cloned().unzip();
-        own.filter_policy = policy.flatten();
-        if own.filter_policy == stated.filter_policy {
-            own.filter_bytes = handle.map(|handle| handle.size);
-        }
+        let own = self.counted.properties(&Order::Bytewise, BTreeMap::new());
         for ((name, own), (_, stated)) in figures(&own).into_iter().zip(figures(&stated)) {
             if own != stated {
                 let [own, stated] = [own, stated].map(|text| text.unwrap_or_else(|| "none".into()));
@@ -255,24 +239,6 @@ impl Verifier<'_> {
             }
         }
     }
-}
-
-fn ask_policy(policy: Arc<dyn FilterPolicy>, block: Bytes) -> Result<Ask, Defect> {
-    let reader = FilterBlockReader::new(block)?;
-    reader.check_offsets()?;
-    Ok(Box::new(move |offset, key| {
-        let passes = || reader.key_may_match(&*policy, offset, key);
-        reader.has_filter(offset).then(passes)
-    }))
-}
-
-fn ask_prefixes(extractor: Arc<dyn PrefixExtractor>, block: Bytes) -> Result<Ask, Defect> {
-    let reader = FilterBlockReader::new(block)?;
-    reader.check_prefixes()?;
-    Ok(Box::new(move |_, key| {
-        let prefix = prefix_of(&*extractor, key);
-        Some(prefix.is_none_or(|prefix| reader.prefix_may_match(prefix)))
-    }))
 }
 
 /// The properties that are compared, in words.

@@ -24,7 +24,7 @@ use crate::format::footer::Footer;
 #[cfg(doc)]
 use crate::format::internal_key::InternalKeyComparator;
 use crate::format::internal_key::{internal_order, user_order};
-use crate::format::properties::KeyKind;
+use crate::format::properties::{KeyKind, Properties};
 use crate::read::file::TableFile;
 use crate::read::options::OpenOptions;
 use crate::read::recognise::Evidence;
@@ -34,7 +34,8 @@ use crate::write::summary::Summary;
 
 use blocks::Extent;
 use data::Reading;
-use metaindex::Named;
+use metaindex::Filter;
+use report::Place;
 pub use report::{Finding, Severity, VerifyReport};
 
 /// How [`verify`] checks a table.
@@ -97,8 +98,8 @@ impl<'a> VerifyOptions<'a> {
 /// Checks the table in `source` and reports everything that is wrong with it, also if the table does not open.
 ///
 /// The whole file is read: the footer, each block's checksum and structure, the order of keys in blocks and across
-/// them, the index key of each data block against its neighbours, each filter of a known policy or prefix extractor against
-/// each key, the properties against what was counted, `about.pieces` against what it divides, and whether blocks overlap or leave gaps. If the footer or the index is
+/// them, the index key of each data block against its neighbours, the filters that lookups use
+/// against each key, the properties against what was counted, `about.pieces` against what it divides, and whether blocks overlap or leave gaps. If the footer or the index is
 /// damaged, `verify` searches for data blocks by their checksums and reports how much of the data is sound. It gives up a
 /// search after 4 MiB without a block.
 ///
@@ -155,7 +156,10 @@ struct Verifier<'a> {
     /// What the keys say about their kind.
     evidence: Evidence,
     report: VerifyReport,
-    named: Named,
+    /// Sound filters, of those that the metaindex names.
+    filters: Vec<Filter>,
+    /// What the table says of itself, and where.
+    properties: Option<(Properties, Place)>,
     /// What the properties are compared with.
     counted: Summary,
     /// Whether `counted` is of all data blocks: none of them is damaged, and nor is the index.
@@ -198,7 +202,8 @@ impl<'a> Verifier<'a> {
             progress,
             malformed: VerifyReport::default(),
             evidence: Evidence::default(),
-            named: Named::default(),
+            filters: Vec::new(),
+            properties: None,
             counted: Summary::default(),
             counted_all: false,
             extents: Vec::new(),
@@ -238,9 +243,9 @@ impl<'a> Verifier<'a> {
         let index = self.load_entries(footer.index, Section::Index, named_by);
         let metaindex = self.load_entries(footer.metaindex, Section::Metaindex, named_by);
         if let Some(metaindex) = metaindex {
-            self.check_metaindex(metaindex, (Section::Metaindex, footer.metaindex.offset));
+            let place = (Section::Metaindex, footer.metaindex.offset);
+            self.check_metaindex(metaindex, place, (footer.index, index.as_ref()));
         }
-        self.compare_pieces(footer.index, index.as_ref());
         if let Some(stated) = self.stated_kind() {
             self.kind.get_or_insert(stated);
             if self.readings.len() > 1 {
@@ -256,7 +261,7 @@ impl<'a> Verifier<'a> {
 
     /// The kind of keys that the table says it holds.
     fn stated_kind(&self) -> Option<KeyKind> {
-        let stated = self.named.properties.as_ref();
+        let stated = self.properties.as_ref();
         stated.map(|(properties, _)| properties.key_kind)
     }
 
@@ -266,7 +271,7 @@ impl<'a> Verifier<'a> {
     /// filter holds user keys.
     fn settle(&mut self) -> Order {
         let rejects = |kind| {
-            let mut filters = self.named.filters.iter();
+            let mut filters = self.filters.iter();
             filters.any(|filter| filter.hidden.contains_key(&kind))
         };
         self.kind = self.kind.or_else(|| {
@@ -286,7 +291,7 @@ impl<'a> Verifier<'a> {
             self.report.add_damage(std::mem::take(&mut self.malformed));
         }
         let order = user_order(&reading.order).unwrap_or(&reading.order);
-        let stated = self.named.properties.as_ref();
+        let stated = self.properties.as_ref();
         let stated = stated.map(|(properties, _)| &*properties.comparator);
         let is_known = self.options.order.is_some()
             || match stated {
