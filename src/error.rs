@@ -90,21 +90,16 @@ impl Corruption {
             found: found.into(),
         }
     }
+}
 
-    /// Writes where the damage is, what was expected there and what was found.
-    pub(crate) fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// Where the damage is, what was expected there and what was found.
+impl fmt::Display for Corruption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
             "{} at offset {}: expected {}, found {}",
             self.section, self.offset, self.expected, self.found
         )
-    }
-}
-
-impl fmt::Display for Corruption {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("corrupt ")?;
-        self.describe(f)
     }
 }
 
@@ -192,7 +187,7 @@ impl Error {
     /// An error of damage, also for crates that read the files around tables.
     #[cold]
     pub fn corrupt(corruption: Corruption) -> Error {
-        let mut error = Error::new(ErrorKind::Corruption, "");
+        let mut error = Error::new(ErrorKind::Corruption, format!("corrupt {corruption}"));
         error.0.corruption = Some(corruption);
         error
     }
@@ -201,10 +196,7 @@ impl Error {
     #[cold]
     #[must_use]
     pub fn with_hint(mut self, hint: &str) -> Error {
-        if !self.0.message.is_empty() {
-            self.0.message.push_str("; ");
-        }
-        self.0.message.push_str(hint);
+        self.0.message.push_str(&format!("; {hint}"));
         self
     }
 
@@ -238,12 +230,9 @@ impl fmt::Display for Error {
         if let Some(path) = &repr.path {
             write!(f, "{}: ", path.display())?;
         }
-        match (&repr.corruption, &repr.source) {
-            (Some(corruption), _) if repr.message.is_empty() => corruption.fmt(f),
-            (Some(corruption), _) => write!(f, "{corruption}; {}", repr.message),
-            (None, Some(source)) => write!(f, "{}: {source}", repr.message),
-            (None, None) => f.write_str(&repr.message),
-        }
+        f.write_str(&repr.message)?;
+        let mut source = repr.source.iter();
+        source.try_for_each(|source| write!(f, ": {source}"))
     }
 }
 

@@ -71,8 +71,7 @@ impl Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.severity)?;
-        self.corruption.describe(f)
+        write!(f, "{}: {}", self.severity, self.corruption)
     }
 }
 
