@@ -139,9 +139,9 @@ impl Verifier<'_> {
             "{} bytes before the {section} that no handle leads to",
             gap.end - gap.start
         );
-        let (mut severity, mut place) = (Severity::Unchecked, (Section::Data, gap.start));
+        let (mut severity, place) = (Severity::Unchecked, (Section::Data, gap.start));
         if let Some(survey) = survey {
-            (severity, place) = (Severity::Warning, (section, gap.start));
+            severity = Severity::Warning;
             survey.frames.clear();
             survey.scan(gap, |at| self.progress.reach(at));
             let entries: u64 = survey.data().map(|block| block.digest.entries).sum();
@@ -160,12 +160,12 @@ impl Verifier<'_> {
         let (entries, blocks) = salvage::recoverable(self.file, &order, &mut self.progress);
         (self.report.entries, self.report.data_blocks) = (entries, blocks);
         if blocks > 0 {
-            self.report.find(
-                Severity::Unchecked,
-                (Section::Data, 0),
-                "a sound index that leads to all data blocks",
-                format!("{entries} entries in {blocks} sound blocks, which salvage would copy"),
-            );
+            let found =
+                format!("{entries} entries in {blocks} sound blocks, which salvage would copy");
+            let expected = "a sound index that leads to all data blocks";
+            let place = (Section::Data, 0);
+            self.report
+                .find(Severity::Unchecked, place, expected, found);
         }
     }
 }

@@ -48,13 +48,16 @@ impl Reading {
         (first, last): &Ends,
     ) {
         self.evidence.add_separator(last, separator, &self.order);
-        let place = (Section::Data, offset);
+        let mut find = |expected: String, found: &[u8]| {
+            let place = (Section::Data, offset);
+            let found = show_key(found);
+            self.misordered
+                .find(Severity::Damage, place, expected, found);
+        };
         if self.order.compare(last, separator).is_gt() {
             let separator = show_key(separator);
-            let expected =
-                format!("the last key of data block {i} at or before its index key {separator}");
-            self.misordered
-                .find(Severity::Damage, place, expected, show_key(last));
+            let what = format!("the last key of data block {i} at or before its index key");
+            find(format!("{what} {separator}"), last);
         }
         for (before, what) in [
             (separator_before, "the previous index key"),
@@ -63,8 +66,7 @@ impl Reading {
             if let Some(before) = before.filter(|key| self.order.compare(key, first).is_ge()) {
                 let before = show_key(before);
                 let expected = format!("the first key of data block {i} after {what}, {before}");
-                self.misordered
-                    .find(Severity::Damage, place, expected, show_key(first));
+                find(expected, first);
             }
         }
     }
@@ -114,7 +116,7 @@ impl Verifier<'_> {
         self.counted.data_bytes += handle.size + TRAILER_LEN as u64;
         let mut form = Tally::default();
         let states_versions = self.stated_kind() == Some(KeyKind::Database);
-        let ends = self.walk(place, block, |verifier, before, key, value| {
+        let ends = self.walk(place, block, |verifier, _, key, value| {
             verifier.counted.entries += 1;
             verifier.counted.key_bytes += key.len() as u64;
             verifier.counted.value_bytes += value.len() as u64;
@@ -125,7 +127,7 @@ impl Verifier<'_> {
                 let expected = "internal keys: at least 8 bytes, of type 0 or 1";
                 form.note(|| (expected.into(), show_key(key)));
             }
-            verifier.ask_filters(handle.offset, key, before.is_none());
+            verifier.ask_filters(handle.offset, key);
         });
         self.malformed.find_tally(Severity::Damage, place, form);
         ends
@@ -140,7 +142,6 @@ impl Verifier<'_> {
         mut each: impl FnMut(&mut Self, Option<&[u8]>, &[u8], &[u8]),
     ) -> Option<Ends> {
         let mut evidence = Evidence::default();
-        let mut repeated = Tally::default();
         // One for each reading: the keys are plain or a database's, or it is not known which.
         let mut misordered = [Tally::default(), Tally::default()];
         let mut ends: Option<Ends> = None;
@@ -153,24 +154,18 @@ impl Verifier<'_> {
             }
             let previous = ends.as_ref().map(|(_, last)| &last[..]);
             each(self, previous, key, value);
-            match previous {
-                // In no order does a key come before itself.
-                Some(previous) if previous == key => repeated.note_order(previous, key),
-                Some(previous) => {
-                    for (reading, tally) in self.readings.iter().zip(&mut misordered) {
-                        if !reading.order.compare(previous, key).is_lt() {
-                            tally.note_order(previous, key);
-                        }
+            if let Some(previous) = previous {
+                for (reading, tally) in self.readings.iter().zip(&mut misordered) {
+                    if !reading.order.compare(previous, key).is_lt() {
+                        tally.note_order(previous, key);
                     }
                 }
-                None => {}
             }
             let (_, last) = ends.get_or_insert_with(|| (key.to_vec(), Vec::new()));
             last.clear();
             last.extend_from_slice(key);
         }
         self.evidence.add(&evidence.counts());
-        self.report.find_tally(Severity::Damage, place, repeated);
         for (reading, tally) in self.readings.iter_mut().zip(misordered) {
             let report = &mut reading.misordered;
             report.find_tally(Severity::Damage, place, tally);

@@ -29,8 +29,6 @@ pub(super) struct Filter {
     offset: u64,
     /// Present keys that it rejects, taken for keys of either kind.
     pub(super) hidden: HashMap<KeyKind, Tally>,
-    /// Data blocks that it does not cover.
-    unfiltered: Tally,
 }
 
 impl Filter {
@@ -163,16 +161,15 @@ impl Verifier<'_> {
                 block,
                 offset: handle.offset,
                 hidden: HashMap::new(),
-                unfiltered: Tally::default(),
             }))
         });
         self.filters.extend(filter.flatten());
     }
 
-    /// Asks the filters for `key`, of the data block at `offset`, and notes what is wrong. `is_first`: whether it is the block's first.
+    /// Asks the filters for `key`, of the data block at `offset`, and notes which of them reject it.
     ///
     /// Where it is not certain of which kind the keys are, asks for both.
-    pub(super) fn ask_filters(&mut self, offset: u64, key: &[u8], is_first: bool) {
+    pub(super) fn ask_filters(&mut self, offset: u64, key: &[u8]) {
         let key_of = |kind| {
             let reading = self.readings.iter().find(|reading| reading.kind == kind);
             // An order of stored keys does not know of user keys.
@@ -180,11 +177,6 @@ impl Verifier<'_> {
         };
         for filter in &mut self.filters {
             self.report.filter_checks += 1;
-            if is_first && filter.ask(offset, key).is_none() {
-                let expected = format!("a filter for the data block at {offset}");
-                let found = "none: lookups in it read the block";
-                filter.unfiltered.note(|| (expected, found.into()));
-            }
             for kind in [KeyKind::Plain, KeyKind::Database] {
                 let may_be = self.kind.is_none_or(|own| own == kind);
                 if may_be && filter.ask(offset, key_of(kind)) == Some(false) {
@@ -200,8 +192,13 @@ impl Verifier<'_> {
         }
     }
 
-    /// Reports what filters reject, now that it is known of which kind the keys are.
+    /// Reports what filters reject, now that it is known of which kind the keys are, and those that do not cover the last data block.
     pub(super) fn report_filters(&mut self) {
+        let data = self
+            .extents
+            .iter()
+            .filter(|extent| extent.2 == Section::Data);
+        let last = data.map(|(offset, ..)| *offset).max();
         for mut filter in std::mem::take(&mut self.filters) {
             let place = (Section::Filter, filter.offset);
             let hidden = match self.kind {
@@ -220,8 +217,11 @@ impl Verifier<'_> {
             };
             let hidden = hidden.unwrap_or_default();
             self.report.find_tally(severity, place, hidden);
-            self.report
-                .find_tally(Severity::Warning, place, filter.unfiltered);
+            if let Some(last) = last.filter(|&last| filter.ask(last, b"").is_none()) {
+                let found = format!("none for that at {last}: lookups in it read the block");
+                let expected = "a filter for each data block";
+                self.report.find(Severity::Warning, place, expected, found);
+            }
         }
     }
 

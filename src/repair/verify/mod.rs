@@ -175,7 +175,11 @@ impl<'a> Verifier<'a> {
     fn new(file: &'a TableFile, options: VerifyOptions<'a>) -> Verifier<'a> {
         let (open, keys, mut progress) = (options.open, options.keys, options.progress);
         progress.total = file.size;
-        let order = open.order.clone().unwrap_or(Order::Bytewise);
+        let mut order = open.order.clone().unwrap_or(Order::Bytewise);
+        if open.stored_order {
+            // In no order does a key come before itself.
+            order = order.as_stored("");
+        }
         let is_internal = keys.is_none() && order.shortens_filter_keys();
         let kind = keys.or(is_internal.then_some(KeyKind::Database));
         let internal = if is_internal {
@@ -223,9 +227,9 @@ impl<'a> Verifier<'a> {
             self.report_filters();
             self.compare_properties();
             self.check_coverage(is_complete);
-        }
-        if !is_complete && !self.progress.is_cancelled {
-            self.count_what_is_left();
+            if !is_complete {
+                self.count_what_is_left();
+            }
         }
         if !self.progress.is_cancelled {
             self.check_that_it_opens(order);
@@ -276,12 +280,11 @@ impl<'a> Verifier<'a> {
         };
         self.kind = self.kind.or_else(|| {
             let kind = self.evidence.verdict()?;
-            let other = match kind {
-                KeyKind::Plain => KeyKind::Database,
-                KeyKind::Database => KeyKind::Plain,
-            };
-            let is_other = rejects(kind) && !rejects(other);
-            Some(if is_other { other } else { kind })
+            Some(match [KeyKind::Plain, KeyKind::Database].map(rejects) {
+                [true, false] => KeyKind::Database,
+                [false, true] => KeyKind::Plain,
+                _ => kind,
+            })
         });
         let mut readings = self.readings.iter();
         let right = readings.position(|reading| Some(reading.kind) == self.kind);
@@ -294,16 +297,16 @@ impl<'a> Verifier<'a> {
         let stated = self.properties.as_ref();
         let stated = stated.map(|(properties, _)| &*properties.comparator);
         let is_known = self.options.order.is_some()
+            || self.options.stored_order
             || match stated {
                 Some(name) => name == order.comparator().name(),
                 None => reading.evidence.order_is_evident(),
             };
         if is_known {
             self.report.add_damage(reading.misordered);
-        } else if !self.options.stored_order {
+        } else {
             // What shows that the order is another one.
-            let misordered = reading.misordered.findings.iter();
-            let first = misordered.min_by_key(|finding| finding.offset());
+            let first = reading.misordered.findings.first();
             let out_of_order = first.map(|first| {
                 let (section, offset) = (first.section(), first.offset());
                 format!("keys ascend neither bytewise nor as a database's, first in the {section} at offset {offset}")

@@ -161,6 +161,7 @@ impl fmt::Display for VerifyReport {
 }
 
 impl VerifyReport {
+    /// Records a finding: in full while there is room.
     pub(super) fn find(
         &mut self,
         severity: Severity,
@@ -168,11 +169,6 @@ impl VerifyReport {
         expected: impl Into<String>,
         found: impl Into<String>,
     ) {
-        self.record(severity, Corruption::new(section, offset, expected, found));
-    }
-
-    /// Records a finding: in full while there is room.
-    fn record(&mut self, severity: Severity, corruption: Corruption) {
         match severity {
             Severity::Damage => self.damage += 1,
             Severity::Unchecked => self.unchecked += 1,
@@ -182,29 +178,24 @@ impl VerifyReport {
         if self.findings.len() < MAX_FINDINGS {
             self.findings.push(Finding {
                 severity,
-                corruption,
+                corruption: Corruption::new(section, offset, expected, found),
             });
         }
     }
 
     pub(super) fn find_error(&mut self, place: Place, error: &Error) {
-        let (severity, expected) = match (error.corruption(), error.kind()) {
-            (Some(corruption), _) => return self.record(Severity::Damage, corruption.clone()),
-            (None, ErrorKind::Unsupported | ErrorKind::Io | ErrorKind::Replaced) => {
-                (Severity::Unchecked, "a block that can be read")
-            }
-            (None, ErrorKind::Comparator) => (Severity::Unchecked, "the order that was named"),
-            (None, ErrorKind::NotATable) => (Severity::Damage, "a LevelDB table"),
-            (None, _) => (Severity::Damage, "a sound table"),
+        if let Some(own) = error.corruption() {
+            let place = (own.section, own.offset);
+            return self.find(Severity::Damage, place, &own.expected, &own.found);
+        }
+        let severity = match error.kind() {
+            ErrorKind::NotATable | ErrorKind::DatabaseTable => Severity::Damage,
+            _ => Severity::Unchecked,
         };
         let found = error.to_string();
         // After "found" stands what the file is.
-        self.find(
-            severity,
-            place,
-            expected,
-            found.trim_start_matches("this is "),
-        );
+        let found = found.trim_start_matches("this is ");
+        self.find(severity, place, "a LevelDB table that can be read", found);
     }
 
     pub(super) fn find_tally(&mut self, severity: Severity, place: Place, tally: Tally) {
