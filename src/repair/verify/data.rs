@@ -4,8 +4,7 @@
 use bytes::Bytes;
 
 use super::Verifier;
-use super::report::{Place, Severity, Tally, VerifyReport};
-use crate::comparator::Order;
+use super::report::{Place, Severity, Tally};
 use crate::error::{Section, show_key};
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
@@ -18,24 +17,38 @@ use crate::read::recognise::Evidence;
 /// First and last key of a data block.
 type Ends = (Vec<u8>, Vec<u8>);
 
-/// The keys of a table, taken for keys of one kind and in one order.
-pub(super) struct Reading {
-    pub(super) kind: KeyKind,
-    pub(super) order: Order,
-    /// Keys out of order, as damage: until it is known whether this is the order of the table.
-    pub(super) misordered: VerifyReport,
-    /// What index keys say about the order.
-    pub(super) evidence: Evidence,
-}
-
-impl Reading {
-    pub(super) fn new(kind: KeyKind, order: Order) -> Reading {
-        Reading {
-            kind,
-            order,
-            misordered: VerifyReport::default(),
-            evidence: Evidence::default(),
-        }
+impl Verifier<'_> {
+    /// Walks the index, which is at `place`, and all data blocks that it leads to, until the run is cancelled.
+    pub(super) fn check_data(&mut self, index: Block<Bytes>, place: Place) {
+        let mut trailing = Tally::default();
+        let mut blocks = 0u64;
+        self.walk(place, index, |verifier, before, key, value| {
+            if verifier.progress.is_cancelled {
+                return;
+            }
+            let i = blocks;
+            blocks += 1;
+            let Some((handle, len)) = BlockHandle::decode(value) else {
+                let expected = format!("a handle for data block {i}");
+                let report = &mut verifier.report;
+                return report.find(Severity::Damage, place, expected, show_key(value));
+            };
+            if len < value.len() {
+                let expected = || format!("nothing after the handle of data block {i}");
+                trailing.note(|| (expected(), format!("{} bytes more", value.len() - len)));
+            }
+            if let Some(ends) = verifier.check_block(handle, place) {
+                let last_before = verifier.counted.last_key.take();
+                let block = (i, handle.offset);
+                verifier.check_ends(block, before, key, last_before.as_deref(), &ends);
+                let (first, last) = ends;
+                verifier.counted.first_key.get_or_insert(first);
+                verifier.counted.last_key = Some(last);
+            }
+            let _ = verifier.progress.reach(handle.end().unwrap_or(0));
+        });
+        self.counted_all = self.counted.data_blocks == blocks;
+        self.report.find_tally(Severity::Warning, place, trailing);
     }
 
     /// Checks the keys of data block `i` at `offset` against the index keys around it and the last key of the block before.
@@ -70,43 +83,6 @@ impl Reading {
             }
         }
     }
-}
-
-impl Verifier<'_> {
-    /// Walks the index, which is at `place`, and all data blocks that it leads to, until the run is cancelled.
-    pub(super) fn check_data(&mut self, index: Block<Bytes>, place: Place) {
-        let mut trailing = Tally::default();
-        let mut blocks = 0u64;
-        self.walk(place, index, |verifier, before, key, value| {
-            if verifier.progress.is_cancelled {
-                return;
-            }
-            let i = blocks;
-            blocks += 1;
-            let Some((handle, len)) = BlockHandle::decode(value) else {
-                let expected = format!("a handle for data block {i}");
-                let report = &mut verifier.report;
-                return report.find(Severity::Damage, place, expected, show_key(value));
-            };
-            if len < value.len() {
-                let expected = || format!("nothing after the handle of data block {i}");
-                trailing.note(|| (expected(), format!("{} bytes more", value.len() - len)));
-            }
-            if let Some(ends) = verifier.check_block(handle, place) {
-                let last_before = verifier.counted.last_key.take();
-                for reading in &mut verifier.readings {
-                    let block = (i, handle.offset);
-                    reading.check_ends(block, before, key, last_before.as_deref(), &ends);
-                }
-                let (first, last) = ends;
-                verifier.counted.first_key.get_or_insert(first);
-                verifier.counted.last_key = Some(last);
-            }
-            let _ = verifier.progress.reach(handle.end().unwrap_or(0));
-        });
-        self.counted_all = self.counted.data_blocks == blocks;
-        self.report.find_tally(Severity::Warning, place, trailing);
-    }
 
     /// Walks a data block: structure, order, form of the keys, and each key against the filters. Returns its ends.
     fn check_block(&mut self, handle: BlockHandle, named_by: Place) -> Option<Ends> {
@@ -123,13 +99,13 @@ impl Verifier<'_> {
             if states_versions {
                 verifier.counted.add_version(key);
             }
-            if InternalKey::parse(key).is_none() {
+            if verifier.report.keys == KeyKind::Database && InternalKey::parse(key).is_none() {
                 let expected = "internal keys: at least 8 bytes, of type 0 or 1";
                 form.note(|| (expected.into(), show_key(key)));
             }
             verifier.ask_filters(handle.offset, key);
         });
-        self.malformed.find_tally(Severity::Damage, place, form);
+        self.report.find_tally(Severity::Damage, place, form);
         ends
     }
 
@@ -142,8 +118,7 @@ impl Verifier<'_> {
         mut each: impl FnMut(&mut Self, Option<&[u8]>, &[u8], &[u8]),
     ) -> Option<Ends> {
         let mut evidence = Evidence::default();
-        // One for each reading: the keys are plain or a database's, or it is not known which.
-        let mut misordered = [Tally::default(), Tally::default()];
+        let mut misordered = Tally::default();
         let mut ends: Option<Ends> = None;
         let mut cursor = BlockCursor::new(block);
         while let Ok(true) = cursor.next() {
@@ -154,22 +129,17 @@ impl Verifier<'_> {
             }
             let previous = ends.as_ref().map(|(_, last)| &last[..]);
             each(self, previous, key, value);
-            if let Some(previous) = previous {
-                for (reading, tally) in self.readings.iter().zip(&mut misordered) {
-                    if !reading.order.compare(previous, key).is_lt() {
-                        tally.note_order(previous, key);
-                    }
-                }
+            let is_below = |previous: &&[u8]| self.order.compare(previous, key).is_lt();
+            if let Some(previous) = previous.filter(|previous| !is_below(previous)) {
+                misordered.note_order(previous, key);
             }
             let (_, last) = ends.get_or_insert_with(|| (key.to_vec(), Vec::new()));
             last.clear();
             last.extend_from_slice(key);
         }
         self.evidence.add(&evidence.counts());
-        for (reading, tally) in self.readings.iter_mut().zip(misordered) {
-            let report = &mut reading.misordered;
-            report.find_tally(Severity::Damage, place, tally);
-        }
+        self.misordered
+            .find_tally(Severity::Damage, place, misordered);
         ends
     }
 }

@@ -1,6 +1,6 @@
 //! Checks the metaindex, and reads what it names: filters, properties and pieces.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
@@ -14,7 +14,6 @@ use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::BlockHandle;
 use crate::format::frame;
-use crate::format::internal_key::user_key;
 use crate::format::pieces::Pieces;
 use crate::format::properties::{KeyKind, MAX_KEY_LEN, Properties};
 use crate::read::filter::FilterOf;
@@ -27,8 +26,8 @@ pub(super) struct Filter {
     of: FilterOf,
     block: FilterBlockReader,
     offset: u64,
-    /// Present keys that it rejects, taken for keys of either kind.
-    pub(super) hidden: HashMap<KeyKind, Tally>,
+    /// Present keys that it rejects.
+    hidden: Tally,
 }
 
 impl Filter {
@@ -160,67 +159,57 @@ impl Verifier<'_> {
                 of,
                 block,
                 offset: handle.offset,
-                hidden: HashMap::new(),
+                hidden: Tally::default(),
             }))
         });
         self.filters.extend(filter.flatten());
     }
 
     /// Asks the filters for `key`, of the data block at `offset`, and notes which of them reject it.
-    ///
-    /// Where it is not certain of which kind the keys are, asks for both.
     pub(super) fn ask_filters(&mut self, offset: u64, key: &[u8]) {
-        let key_of = |kind| {
-            let reading = self.readings.iter().find(|reading| reading.kind == kind);
-            // An order of stored keys does not know of user keys.
-            reading.map_or_else(|| user_key(key), |own| own.order.filter_key(key))
-        };
+        let asked = self.order.filter_key(key);
         for filter in &mut self.filters {
             self.report.filter_checks += 1;
-            for kind in [KeyKind::Plain, KeyKind::Database] {
-                let may_be = self.kind.is_none_or(|own| own == kind);
-                if may_be && filter.ask(offset, key_of(kind)) == Some(false) {
-                    filter.hidden.entry(kind).or_default().note(|| {
-                        let expected = format!("that {} passes each key of the table", filter.name);
-                        let key = show_key(key);
-                        let found =
-                            format!("{key} rejected, which is in the data block at {offset}");
-                        (expected, found)
-                    });
-                }
+            if filter.ask(offset, asked) == Some(false) {
+                filter.hidden.note(|| {
+                    let expected = format!("that {} passes each key of the table", filter.name);
+                    let key = show_key(key);
+                    let found = format!("{key} rejected, which is in the data block at {offset}");
+                    (expected, found)
+                });
             }
         }
     }
 
-    /// Reports what filters reject, now that it is known of which kind the keys are, and those that do not cover the last data block.
+    /// Reports keys that filters reject, and filters that do not cover the last data block.
     pub(super) fn report_filters(&mut self) {
         let data = self
             .extents
             .iter()
             .filter(|extent| extent.2 == Section::Data);
         let last = data.map(|(offset, ..)| *offset).max();
-        for mut filter in std::mem::take(&mut self.filters) {
+        // Where the caller named the order of the keys as they are stored, readers do not ask a filter that may hold user keys.
+        let is_asked = self.keys.is_some()
+            || self.options.order.is_none()
+            || self.report.keys == KeyKind::Database
+            || self.stated_kind() == Some(KeyKind::Plain)
+            || !self.evidence.may_hold_internal_keys();
+        // In an unknown order, the keys may be a database's, whose filter holds user keys.
+        let severity = if self.report.unknown_order {
+            Severity::Unchecked
+        } else {
+            Severity::Damage
+        };
+        for filter in std::mem::take(&mut self.filters) {
             let place = (Section::Filter, filter.offset);
-            let hidden = match self.kind {
-                Some(kind) => filter.hidden.remove(&kind),
-                // Readers do not ask it, and it may hold user keys or stored ones.
-                None if filter.hidden.contains_key(&KeyKind::Database) => {
-                    filter.hidden.remove(&KeyKind::Plain)
-                }
-                None => None,
-            };
-            // In an unknown order, the keys may be a database's, whose filter holds user keys.
-            let severity = if self.kind.is_none() || self.report.unknown_order {
-                Severity::Unchecked
-            } else {
-                Severity::Damage
-            };
-            let hidden = hidden.unwrap_or_default();
-            self.report.find_tally(severity, place, hidden);
             if let Some(last) = last.filter(|&last| filter.ask(last, b"").is_none()) {
                 let found = format!("none for that at {last}: lookups in it read the block");
                 let expected = "a filter for each data block";
                 self.report.find(Severity::Warning, place, expected, found);
+            }
+            if is_asked {
+                self.rejects |= filter.hidden.count > 0;
+                self.report.find_tally(severity, place, filter.hidden);
             }
         }
     }

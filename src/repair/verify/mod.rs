@@ -15,11 +15,15 @@ mod report;
 
 use std::ops::ControlFlow;
 
+use bytes::Bytes;
+
 use crate::comparator::Order;
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::{Result, Section};
+use crate::format::block::Block;
 use crate::format::block_check::KeyWork;
+use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::Footer;
 #[cfg(doc)]
 use crate::format::internal_key::InternalKeyComparator;
@@ -33,7 +37,6 @@ use crate::repair::progress::{Progress, Reporter};
 use crate::write::summary::Summary;
 
 use blocks::Extent;
-use data::Reading;
 use metaindex::Filter;
 use report::Place;
 pub use report::{Finding, Severity, VerifyReport};
@@ -138,26 +141,41 @@ pub fn verify(source: impl Into<Source>, options: VerifyOptions<'_>) -> Result<V
     let mut file = TableFile::new(source.into())?;
     // Errors name the file, findings do not.
     file.source.path = None;
-    Ok(Verifier::new(&file, options).run())
+    let mut first = Verifier::new(&file, options.open, options.keys, options.progress);
+    first.run();
+    let Some(other) = first.other_kind() else {
+        return Ok(first.report);
+    };
+    let progress = std::mem::take(&mut first.progress);
+    let mut second = Verifier::new(&file, first.options.clone(), Some(other), progress);
+    second.run();
+    // The keys say of which kind they are, unless a filter rejects some as of that kind and none as of the other: a database's
+    // filter holds user keys.
+    let keys_say_so = first.evidence.verdict() == Some(other);
+    let is_second = !second.rejects || keys_say_so && first.rejects;
+    Ok(if is_second { second } else { first }.report)
 }
 
-/// One run over one file.
+/// One run over one file, whose keys are taken for keys of one kind and in one order.
 struct Verifier<'a> {
     file: &'a TableFile,
     options: OpenOptions,
+    /// The kind of keys, if the caller names it.
+    keys: Option<KeyKind>,
     progress: Reporter<'a>,
-    /// The kind of keys, if it is certain: as the caller, the comparator or the properties say, or, once all keys were seen, as
-    /// these say.
-    kind: Option<KeyKind>,
-    /// What the keys may be: if nothing says of which kind they are, plain ones or a database's.
-    readings: Vec<Reading>,
-    /// Keys that are no database's, as damage.
-    malformed: VerifyReport,
-    /// What the keys say about their kind.
+    /// The order of the keys as they are stored.
+    order: Order,
+    /// Whether the caller, the comparator or the properties say of which kind the keys are.
+    is_certain: bool,
+    /// Keys out of order, as damage: until it is known whether this is the order of the table.
+    misordered: VerifyReport,
+    /// What the keys say about their kind and their order.
     evidence: Evidence,
     report: VerifyReport,
     /// Sound filters, of those that the metaindex names.
     filters: Vec<Filter>,
+    /// Whether a filter rejects a key.
+    rejects: bool,
     /// What the table says of itself, and where.
     properties: Option<(Properties, Place)>,
     /// What the properties are compared with.
@@ -172,41 +190,33 @@ struct Verifier<'a> {
 }
 
 impl<'a> Verifier<'a> {
-    fn new(file: &'a TableFile, options: VerifyOptions<'a>) -> Verifier<'a> {
-        let (open, keys, mut progress) = (options.open, options.keys, options.progress);
+    fn new(
+        file: &'a TableFile,
+        options: OpenOptions,
+        keys: Option<KeyKind>,
+        mut progress: Reporter<'a>,
+    ) -> Verifier<'a> {
         progress.total = file.size;
-        let mut order = open.order.clone().unwrap_or(Order::Bytewise);
-        if open.stored_order {
+        let mut order = options.order.clone().unwrap_or(Order::Bytewise);
+        if options.stored_order {
             // In no order does a key come before itself.
             order = order.as_stored("");
-        }
-        let is_internal = keys.is_none() && order.shortens_filter_keys();
-        let kind = keys.or(is_internal.then_some(KeyKind::Database));
-        let internal = if is_internal {
-            order.clone()
-        } else {
-            internal_order(order.clone())
-        };
-        let mut readings = vec![
-            Reading::new(KeyKind::Plain, order),
-            Reading::new(KeyKind::Database, internal),
-        ];
-        if kind.is_some() || open.order.is_some() {
-            readings.retain(|reading| reading.kind == kind.unwrap_or_default());
         }
         Verifier {
             report: VerifyReport {
                 file_bytes: file.size,
                 ..VerifyReport::default()
             },
-            kind,
-            readings,
             file,
-            options: open,
+            options,
+            keys,
             progress,
-            malformed: VerifyReport::default(),
+            order,
+            is_certain: false,
+            misordered: VerifyReport::default(),
             evidence: Evidence::default(),
             filters: Vec::new(),
+            rejects: false,
             properties: None,
             counted: Summary::default(),
             counted_all: false,
@@ -216,13 +226,18 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    fn run(mut self) -> VerifyReport {
-        // Whether an index vouches that it leads to all data blocks.
+    fn run(&mut self) {
         let footer = self.check_footer();
-        let is_complete = footer.is_some_and(|footer| self.check_blocks(footer));
+        let index = footer.and_then(|footer| self.check_metadata(footer));
+        self.choose_kind(index.as_ref().map(|(index, _)| index));
+        // Whether an index vouches that it leads to all data blocks.
+        let is_complete = index.is_some();
+        if let Some((index, place)) = index {
+            self.check_data(index, place);
+        }
         self.report.entries = self.counted.entries;
         self.report.data_blocks = self.counted.data_blocks;
-        let order = self.settle();
+        self.report_order();
         if !self.progress.is_cancelled {
             self.report_filters();
             self.compare_properties();
@@ -232,17 +247,16 @@ impl<'a> Verifier<'a> {
             }
         }
         if !self.progress.is_cancelled {
-            self.check_that_it_opens(order);
+            self.check_that_it_opens();
             self.progress.complete();
         }
         self.report.cancelled = self.progress.is_cancelled;
         let findings = &mut self.report.findings;
         findings.sort_by_key(|finding| (finding.offset(), finding.section()));
-        self.report
     }
 
-    /// Checks all blocks that the footer leads to. Returns whether the index is what was written.
-    fn check_blocks(&mut self, footer: Footer) -> bool {
+    /// Checks the metaindex and what it names. Returns the index, if it is sound, and its place.
+    fn check_metadata(&mut self, footer: Footer) -> Option<(Block<Bytes>, Place)> {
         let named_by = (Section::Footer, self.file.footer_offset());
         let index = self.load_entries(footer.index, Section::Index, named_by);
         let metaindex = self.load_entries(footer.metaindex, Section::Metaindex, named_by);
@@ -250,17 +264,7 @@ impl<'a> Verifier<'a> {
             let place = (Section::Metaindex, footer.metaindex.offset);
             self.check_metaindex(metaindex, place, (footer.index, index.as_ref()));
         }
-        if let Some(stated) = self.stated_kind() {
-            self.kind.get_or_insert(stated);
-            if self.readings.len() > 1 {
-                self.readings.retain(|reading| reading.kind == stated);
-            }
-        }
-        let is_sound = index.is_some();
-        if let Some(index) = index {
-            self.check_data(index, (Section::Index, footer.index.offset));
-        }
-        is_sound
+        Some((index?, (Section::Index, footer.index.offset)))
     }
 
     /// The kind of keys that the table says it holds.
@@ -269,63 +273,78 @@ impl<'a> Verifier<'a> {
         stated.map(|(properties, _)| properties.key_kind)
     }
 
-    /// Decides which reading is right, now that all keys were seen, and reports what does not fit it. Returns its order.
-    ///
-    /// The keys say of which kind they are, unless a filter rejects some as of that kind and none as of the other: a database's
-    /// filter holds user keys.
-    fn settle(&mut self) -> Order {
-        let rejects = |kind| {
-            let mut filters = self.filters.iter();
-            filters.any(|filter| filter.hidden.contains_key(&kind))
-        };
-        self.kind = self.kind.or_else(|| {
-            let kind = self.evidence.verdict()?;
-            Some(match [KeyKind::Plain, KeyKind::Database].map(rejects) {
-                [true, false] => KeyKind::Database,
-                [false, true] => KeyKind::Plain,
-                _ => kind,
-            })
+    /// Chooses the kind of keys that the table is checked for: where nothing says it, what the index looks like.
+    fn choose_kind(&mut self, index: Option<&Block<Bytes>>) {
+        let named = self.options.order.as_ref();
+        let of_order = named.map(|order| {
+            if order.shortens_filter_keys() {
+                KeyKind::Database
+            } else {
+                KeyKind::Plain
+            }
         });
-        let mut readings = self.readings.iter();
-        let right = readings.position(|reading| Some(reading.kind) == self.kind);
-        let reading = self.readings.swap_remove(right.unwrap_or(0));
-        self.report.keys = reading.kind;
-        if reading.kind == KeyKind::Database {
-            self.report.add_damage(std::mem::take(&mut self.malformed));
+        let kind = self.keys.or(of_order).or(self.stated_kind());
+        self.is_certain = kind.is_some();
+        self.report.keys = kind.unwrap_or_else(|| {
+            let mut evidence = Evidence::default();
+            if let Some(index) = index {
+                let mut keys = BlockCursor::new(index.clone());
+                while let Ok(true) = keys.next() {
+                    evidence.add_index_key(keys.key());
+                }
+            }
+            evidence.kind()
+        });
+        let is_internal = self.keys.is_none() && of_order == Some(KeyKind::Database);
+        if self.report.keys == KeyKind::Database && !is_internal {
+            self.order = internal_order(self.order.clone());
         }
-        let order = user_order(&reading.order).unwrap_or(&reading.order);
+    }
+
+    /// The other kind of keys, if the keys or a filter speak for it.
+    fn other_kind(&self) -> Option<KeyKind> {
+        let other = match self.report.keys {
+            KeyKind::Plain => KeyKind::Database,
+            KeyKind::Database => KeyKind::Plain,
+        };
+        let may_be = self.rejects || self.evidence.verdict() == Some(other);
+        (may_be && !self.is_certain && !self.report.cancelled).then_some(other)
+    }
+
+    /// Reports keys out of order, now that all were seen: as damage if the table is in the order that they were checked in.
+    fn report_order(&mut self) {
+        let order = user_order(&self.order).unwrap_or(&self.order);
         let stated = self.properties.as_ref();
         let stated = stated.map(|(properties, _)| &*properties.comparator);
         let is_known = self.options.order.is_some()
             || self.options.stored_order
             || match stated {
                 Some(name) => name == order.comparator().name(),
-                None => reading.evidence.order_is_evident(),
+                None => self.evidence.order_is_evident(),
             };
+        let misordered = std::mem::take(&mut self.misordered);
         if is_known {
-            self.report.add_damage(reading.misordered);
-        } else {
-            // What shows that the order is another one.
-            let first = reading.misordered.findings.first();
-            let out_of_order = first.map(|first| {
-                let (section, offset) = (first.section(), first.offset());
-                format!("keys ascend neither bytewise nor as a database's, first in the {section} at offset {offset}")
-            });
-            let named = stated.map(|name| format!("the table names the comparator {name:?}"));
-            self.report.order_clue = named.or(out_of_order);
-            self.report.unknown_order = self.report.order_clue.is_some();
+            return self.report.add_damage(misordered);
         }
-        reading.order
+        // What shows that the order is another one.
+        let first = misordered.findings.first();
+        let out_of_order = first.map(|first| {
+            let (section, offset) = (first.section(), first.offset());
+            format!("keys ascend neither bytewise nor as a database's, first in the {section} at offset {offset}")
+        });
+        let named = stated.map(|name| format!("the table names the comparator {name:?}"));
+        self.report.order_clue = named.or(out_of_order);
+        self.report.unknown_order = self.report.order_clue.is_some();
     }
 
     /// Reports a finding if the table does not open although nothing else is wrong.
-    fn check_that_it_opens(&mut self, order: Order) {
+    fn check_that_it_opens(&mut self) {
         if !self.report.is_sound() {
             return;
         }
         let mut options = self.options.clone().no_cache();
         if !options.stored_order {
-            options.order = Some(order);
+            options.order = Some(self.order.clone());
         }
         if let Err(error) = options.open_source(self.file.source.clone()) {
             self.report.find_error((Section::Index, 0), &error);
