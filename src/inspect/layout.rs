@@ -133,7 +133,6 @@ impl Table {
                 prefix_filter: self.prefix_filter().cloned(),
                 ..Summary::default()
             },
-            last_key: None,
             absent: AbsentKeys::default(),
             work: KeyWork::of_file(),
         }
@@ -169,8 +168,6 @@ pub struct Blocks {
     next: usize,
     /// Sums over the blocks that were read.
     totals: Summary,
-    /// The last key of the previous block, if that was read.
-    last_key: Option<Vec<u8>>,
     absent: AbsentKeys,
     work: KeyWork,
 }
@@ -194,15 +191,13 @@ impl Blocks {
         let (Some(filter), Ok(order)) = (self.table.whole_filter()?, self.table.order()) else {
             return Ok(None);
         };
-        let passes = |key: &[u8], block| filter.ask(key, block) != Ok(false);
-        Ok(self.absent.measure(order, passes))
+        Ok(self.absent.measure(order, filter))
     }
 
     fn read(&mut self, i: usize) -> Result<BlockInfo> {
         let (table, totals) = (&self.table, &mut self.totals);
         let found = table.inner.block(i)?;
         let offset = found.handle.offset;
-        let mut below = self.last_key.take();
         let frame = table.inner.file.read_frame(found.handle)?;
         let opened = frame::verify(&frame).and_then(|()| entries(&frame, &mut self.work));
         let (codec, mut cursor) = opened.map_err(|defect| table.inner.locate(found, defect))?;
@@ -221,11 +216,11 @@ impl Blocks {
             if is_database {
                 totals.add_version(key);
             }
-            if let (Some(below), Some(order)) = (&below, order) {
+            if let (Some(below), Some(order)) = (&totals.last_key, order) {
                 let n = totals.entries + block.entries;
                 self.absent.offer(n, below, key, offset, order);
             }
-            let last = below.get_or_insert_default();
+            let last = totals.last_key.get_or_insert_default();
             last.clear();
             last.extend_from_slice(key);
             first.get_or_insert_with(|| Bytes::copy_from_slice(key));
@@ -238,12 +233,10 @@ impl Blocks {
         totals.value_bytes += block.value_bytes;
         totals.data_blocks += 1;
         totals.data_bytes += block.stored_bytes;
-        block.key_range = first.zip(below.clone().map(Bytes::from));
-        if let Some((first, last)) = &block.key_range {
+        if let (Some(first), Some(last)) = (first, totals.last_key.clone()) {
             totals.first_key.get_or_insert_with(|| first.to_vec());
-            totals.last_key = Some(last.to_vec());
+            block.key_range = Some((first, last.into()));
         }
-        self.last_key = below;
         Ok(block)
     }
 }

@@ -1,6 +1,7 @@
 //! Measures a filter on keys that its table does not have.
 
 use crate::comparator::Order;
+use crate::read::filter::TableFilter;
 
 /// Bounds of the sample, in keys and in bytes. At a rate of 0.1 %, 32,000 keys give a figure good to about a fifth.
 const MAX_KEYS: usize = 32_000;
@@ -33,11 +34,11 @@ impl FilterRate {
 /// `apple` at sequence 9 and `cherry` at sequence 4 it takes `applf` at sequence 9.
 #[derive(Debug, Default)]
 pub(crate) struct AbsentKeys {
-    /// Each with the file offset of the data block of its upper neighbour.
-    keys: Vec<(Vec<u8>, u64)>,
+    /// Each with the number of the entry before it, and the file offset of the data block of its upper neighbour.
+    keys: Vec<(u64, Vec<u8>, u64)>,
     /// Bytes of all keys.
     bytes: usize,
-    /// How often every other key was dropped. One gap in `1 << halvings` is sampled.
+    /// One gap in `1 << halvings` is sampled: that after an entry whose number ends in so many zeros.
     halvings: u32,
 }
 
@@ -69,28 +70,21 @@ impl AbsentKeys {
         let keys = candidates.map(|(stem, last)| [stem, &[last][..], tail].concat());
         if let Some(key) = keys.into_iter().find(is_absent) {
             self.bytes += key.len();
-            self.keys.push((key, block_offset));
+            self.keys.push((n, key, block_offset));
         }
         while self.keys.len() > MAX_KEYS || self.bytes > MAX_BYTES {
-            // Drops every other one, the first included, and takes half as many from here on.
-            let mut is_dropped = false;
-            self.keys.retain(|_| {
-                is_dropped = !is_dropped;
-                !is_dropped
-            });
-            self.bytes = self.keys.iter().map(|(key, _)| key.len()).sum();
             self.halvings += 1;
+            self.keys
+                .retain(|(n, ..)| n.trailing_zeros() >= self.halvings);
+            self.bytes = self.keys.iter().map(|(_, key, _)| key.len()).sum();
         }
     }
 
-    /// Asks a filter for every sampled key, with the offset of its data block; `None` if there is none.
-    pub(crate) fn measure(
-        &self,
-        order: &Order,
-        passes: impl Fn(&[u8], u64) -> bool,
-    ) -> Option<FilterRate> {
-        let keys = self.keys.iter();
-        let passed = keys.filter(|(key, offset)| passes(order.filter_key(key), *offset));
+    /// Asks a filter for every sampled key; `None` if there is none.
+    pub(crate) fn measure(&self, order: &Order, filter: &TableFilter) -> Option<FilterRate> {
+        let passed = self.keys.iter().filter(|(_, key, block)| {
+            filter.ask(order.filter_key(key), *block) != Ok(false)
+        });
         (!self.keys.is_empty()).then(|| FilterRate {
             sampled_keys: self.keys.len() as u64,
             passed_keys: passed.count() as u64,
@@ -119,8 +113,12 @@ mod tests {
         let absent = sample(&keys, &Order::Bytewise);
         let sampled = absent.keys.len();
         assert!((8_000..=MAX_KEYS).contains(&sampled), "{sampled}");
-        assert!(absent.keys.iter().all(|(key, _)| !keys.contains(key)));
-        let alike = absent.keys.iter().filter(|(key, _)| key.len() == 8).count();
+        assert!(absent.keys.iter().all(|(_, key, _)| !keys.contains(key)));
+        let alike = absent
+            .keys
+            .iter()
+            .filter(|(_, key, _)| key.len() == 8)
+            .count();
         assert!(
             alike > sampled / 2,
             "{alike} of {sampled} are of the same length"
@@ -129,7 +127,7 @@ mod tests {
         let late = absent
             .keys
             .iter()
-            .filter(|(key, _)| key[..] > b"00630000"[..])
+            .filter(|(_, key, _)| key[..] > b"00630000"[..])
             .count();
         assert!(
             late > sampled / 20,
@@ -148,7 +146,7 @@ mod tests {
         let late = absent
             .keys
             .iter()
-            .filter(|(key, _)| **key > 2_100_000u32.to_be_bytes()[..])
+            .filter(|(_, key, _)| **key > 2_100_000u32.to_be_bytes()[..])
             .count();
         assert!(
             (sampled / 3..sampled * 2 / 3).contains(&late),
@@ -185,7 +183,7 @@ mod tests {
             absent
                 .keys
                 .iter()
-                .all(|(key, _)| !present.contains(user_key(key)))
+                .all(|(_, key, _)| !present.contains(user_key(key)))
         );
     }
 
