@@ -136,6 +136,14 @@ impl KeyWork {
         KeyWork(KeyWork::FILE)
     }
 
+    /// Parses a block and checks its form. Takes its keys from the budget.
+    pub(crate) fn open<B: AsRef<[u8]>>(&mut self, payload: B) -> Result<Block<B>, Defect> {
+        let block = Block::parse(payload)?;
+        block.check_entries()?;
+        self.take(&block)?;
+        Ok(block)
+    }
+
     /// Takes the keys of `block` from the budget. An error if they exceed it: they must not be compared then.
     pub(crate) fn take<B: AsRef<[u8]>>(&mut self, block: &Block<B>) -> Result<(), Defect> {
         let granted = (block.entries().len() as u64).saturating_mul(KeyWork::BLOCK_BYTE);

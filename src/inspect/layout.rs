@@ -5,7 +5,6 @@ use bytes::Bytes;
 use crate::error::{Error, Result, Section};
 use crate::filter::FilterLayout;
 use crate::format::Defect;
-use crate::format::block::Block;
 use crate::format::block_check::KeyWork;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
@@ -86,7 +85,8 @@ impl Table {
         let named_by = (Section::Footer, file.footer_offset());
         let frame = file.read_sound_frame(footer.metaindex, Section::Metaindex, named_by)?;
         let locate = |defect| file.locate(defect, Section::Metaindex, footer.metaindex.offset);
-        let (_, mut names) = entries(&frame, &mut KeyWork::of_file()).map_err(locate)?;
+        let names = frame::open(&frame).and_then(|names| KeyWork::of_file().open(names));
+        let mut names = BlockCursor::new(names.map_err(locate)?);
         let (mut named, mut names_len) = (Vec::new(), 0);
         while let Ok(true) = names.next() {
             names_len += names.key().len() as u64;
@@ -199,8 +199,12 @@ impl Blocks {
         let found = table.inner.block(i)?;
         let offset = found.handle.offset;
         let frame = table.inner.file.read_frame(found.handle)?;
-        let opened = frame::verify(&frame).and_then(|()| entries(&frame, &mut self.work));
-        let (codec, mut cursor) = opened.map_err(|defect| table.inner.locate(found, defect))?;
+        let mut open = || {
+            frame::verify(&frame)?;
+            let block = self.work.open(frame::open(&frame)?)?;
+            Ok((frame::codec_name(&frame)?, BlockCursor::new(block)))
+        };
+        let (codec, mut cursor) = open().map_err(|defect| table.inner.locate(found, defect))?;
         let mut block = BlockInfo {
             offset,
             stored_bytes: frame.len() as u64,
@@ -251,17 +255,6 @@ impl Iterator for Blocks {
             self.read(i)
         })
     }
-}
-
-/// The codec and the entries of the block in a sound frame, whose form is right up to the last byte.
-fn entries(
-    frame: &Bytes,
-    work: &mut KeyWork,
-) -> Result<(&'static str, BlockCursor<Bytes>), Defect> {
-    let block = Block::parse(frame::open(frame)?)?;
-    block.check_entries()?;
-    work.take(&block)?;
-    Ok((frame::codec_name(frame)?, BlockCursor::new(block)))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::report::{Place, Severity};
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
 use crate::format::Defect;
-use crate::format::block::Block;
+use crate::format::block_check::KeyWork;
 use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
 use crate::format::{frame, page};
 use crate::repair::salvage::{self, Survey};
@@ -42,7 +42,7 @@ impl Verifier<'_> {
         handle: BlockHandle,
         section: Section,
         named_by: Place,
-        decode: impl FnOnce(&mut Self, Bytes) -> Result<T, Defect>,
+        decode: impl FnOnce(&mut KeyWork, Bytes) -> Result<T, Defect>,
     ) -> Option<T> {
         let len = self.accept(named_by, self.file.check_handle(handle, section))?;
         let place = (section, handle.offset);
@@ -50,23 +50,8 @@ impl Verifier<'_> {
         let frame = { frame.map_err(|error| self.report.find_error(place, &error)) }.ok()?;
         self.account(place, len);
         let payload = frame::verify(&frame).and_then(|()| frame::open(&frame));
-        let decoded = payload.and_then(|payload| decode(self, payload));
+        let decoded = payload.and_then(|payload| decode(&mut self.work, payload));
         self.accept(place, decoded)
-    }
-
-    /// Reads a block of entries, whose structure is right up to the last byte.
-    pub(super) fn load_entries(
-        &mut self,
-        handle: BlockHandle,
-        section: Section,
-        named_by: Place,
-    ) -> Option<Block<Bytes>> {
-        self.load(handle, section, named_by, |verifier, payload| {
-            let block = Block::parse(payload)?;
-            verifier.work.take(&block)?;
-            block.check_entries()?;
-            Ok(block)
-        })
     }
 
     /// Reports the defect, if there is one.

@@ -7,6 +7,7 @@ use super::Verifier;
 use super::report::{Place, Severity, Tally};
 use crate::error::{Section, show_key};
 use crate::format::block::Block;
+use crate::format::block_check::KeyWork;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
@@ -86,7 +87,7 @@ impl Verifier<'_> {
 
     /// Walks a data block: structure, order, form of the keys, and each key against the filters. Returns its ends.
     fn check_block(&mut self, handle: BlockHandle, named_by: Place) -> Option<Ends> {
-        let block = self.load_entries(handle, Section::Data, named_by)?;
+        let block = self.load(handle, Section::Data, named_by, KeyWork::open)?;
         let place = (Section::Data, handle.offset);
         self.counted.data_blocks += 1;
         self.counted.data_bytes += handle.size + TRAILER_LEN as u64;

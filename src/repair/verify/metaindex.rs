@@ -60,7 +60,7 @@ impl Verifier<'_> {
             return;
         };
         if let Some(handle) = named.properties {
-            let decode = |_: &mut Self, block: Bytes| Properties::decode(&block);
+            let decode = |_: &mut _, block: Bytes| Properties::decode(&block);
             let stated = self.load(handle, Section::Properties, place, decode);
             self.properties = stated.map(|stated| (stated, (Section::Properties, handle.offset)));
         }
@@ -78,7 +78,9 @@ impl Verifier<'_> {
         let is_stated = |entry: &&FilterEntry| stated == Some(&Some(entry.policy.clone()));
         self.counted.filter = of_keys.find(is_stated).or(first).cloned();
         for (i, filter) in named.filters.into_iter().enumerate() {
-            self.load_filter(filter, best.contains(&Some(i)), place, pieces.as_ref());
+            let is_used = best.contains(&Some(i));
+            let filter = self.load_filter(filter, is_used, place, pieces.as_ref());
+            self.filters.extend(filter);
         }
         // Other entries may hold anything. If one holds the handle of a block, the block is no gap.
         for handle in named.others {
@@ -113,8 +115,10 @@ impl Verifier<'_> {
         filters: &[BlockHandle],
     ) -> Option<(Pieces, Place)> {
         let place = (Section::Pieces, handle.offset);
-        let decode = |_: &mut Self, block| Pieces::decode(block);
-        let Some(pieces) = self.load(handle, Section::Pieces, named_by, decode)? else {
+        let pieces = self.load(handle, Section::Pieces, named_by, |_, block| {
+            Pieces::decode(block)
+        });
+        let Some(pieces) = pieces? else {
             let expected = "a version of about.pieces that is known";
             let found = "another, which readers ignore";
             self.report.find(Severity::Note, place, expected, found);
@@ -128,41 +132,37 @@ impl Verifier<'_> {
         Some((pieces, place))
     }
 
-    /// Reads a filter block, and compares it with `about.pieces`. Keeps it if lookups use it.
+    /// Reads a filter block, and compares it with `about.pieces`. Returns it if lookups use it.
     fn load_filter(
         &mut self,
         named: NamedFilter,
         is_used: bool,
         named_by: Place,
         pieces: Option<&(Pieces, Place)>,
-    ) {
-        let Some(handle) = self.accept(named_by, named.handle) else {
-            return;
-        };
-        let filter = self.load(handle, Section::Filter, named_by, |verifier, payload| {
-            if let Some((pieces, place)) = pieces {
-                let mut divided = pieces.filters.iter();
-                let divided = divided.find(|divided| divided.handle == handle);
-                let checked = divided.map_or(Ok(()), |divided| divided.check_block(&payload));
-                verifier.accept(*place, checked);
-            }
-            let Some((_, of)) = named.of.filter(|_| is_used) else {
-                return Ok(None);
-            };
-            let block = FilterBlockReader::new(payload)?;
+    ) -> Option<Filter> {
+        let handle = self.accept(named_by, named.handle)?;
+        let payload = self.load(handle, Section::Filter, named_by, |_, payload| Ok(payload))?;
+        if let Some((pieces, place)) = pieces {
+            let mut divided = pieces.filters.iter();
+            let divided = divided.find(|divided| divided.handle == handle);
+            let checked = divided.map_or(Ok(()), |divided| divided.check_block(&payload));
+            self.accept(*place, checked);
+        }
+        let (_, of) = named.of.filter(|_| is_used)?;
+        let block = FilterBlockReader::new(payload).and_then(|block| {
             match of {
                 FilterOf::Keys(_) => block.check_offsets()?,
                 FilterOf::Prefixes(_) => block.check_prefixes()?,
             }
-            Ok(Some(Filter {
-                name: named.entry.prefixes.unwrap_or(named.entry.policy),
-                of,
-                block,
-                offset: handle.offset,
-                hidden: Tally::default(),
-            }))
+            Ok(block)
         });
-        self.filters.extend(filter.flatten());
+        Some(Filter {
+            name: named.entry.prefixes.unwrap_or(named.entry.policy),
+            of,
+            block: self.accept((Section::Filter, handle.offset), block)?,
+            offset: handle.offset,
+            hidden: Tally::default(),
+        })
     }
 
     /// Asks the filters for `key`, of the data block at `offset`, and notes which of them reject it.

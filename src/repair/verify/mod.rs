@@ -258,8 +258,13 @@ impl<'a> Verifier<'a> {
     /// Checks the metaindex and what it names. Returns the index, if it is sound, and its place.
     fn check_metadata(&mut self, footer: Footer) -> Option<(Block<Bytes>, Place)> {
         let named_by = (Section::Footer, self.file.footer_offset());
-        let index = self.load_entries(footer.index, Section::Index, named_by);
-        let metaindex = self.load_entries(footer.metaindex, Section::Metaindex, named_by);
+        let index = self.load(footer.index, Section::Index, named_by, KeyWork::open);
+        let metaindex = self.load(
+            footer.metaindex,
+            Section::Metaindex,
+            named_by,
+            KeyWork::open,
+        );
         if let Some(metaindex) = metaindex {
             let place = (Section::Metaindex, footer.metaindex.offset);
             self.check_metaindex(metaindex, place, (footer.index, index.as_ref()));
