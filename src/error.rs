@@ -248,18 +248,11 @@ impl std::error::Error for Error {
     }
 }
 
-/// Lets functions that return `io::Result` use `?`. Corruption becomes `InvalidData`.
+/// Lets functions that return `io::Result` use `?`. What is no error of the system becomes `InvalidData`.
 impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
-        use ErrorKind::{Corruption, DatabaseTable, NotADatabase, NotATable, Unsupported};
-        let kind = match (error.kind(), &error.0.source) {
-            (_, Some(source)) => source.kind(),
-            (Unsupported, _) => io::ErrorKind::Unsupported,
-            (Corruption | NotATable | NotADatabase | DatabaseTable, _) => {
-                io::ErrorKind::InvalidData
-            }
-            _ => io::ErrorKind::InvalidInput,
-        };
+        let source = error.0.source.as_ref();
+        let kind = source.map_or(io::ErrorKind::InvalidData, |source| source.kind());
         io::Error::new(kind, error)
     }
 }
