@@ -128,7 +128,7 @@ impl Verifier<'_> {
         if let Some(survey) = survey {
             severity = Severity::Warning;
             survey.frames.clear();
-            survey.scan(gap, |at| self.progress.reach(at));
+            survey.scan(gap, |at| self.options.progress.reach(at));
             let entries: u64 = survey.data().map(|block| block.digest.entries).sum();
             if entries > 0 {
                 severity = Severity::Damage;
@@ -141,8 +141,8 @@ impl Verifier<'_> {
 
     /// Counts and reports how much of the data is sound, if no sound index says what there is.
     pub(super) fn count_what_is_left(&mut self) {
-        let order = self.options.order.clone().unwrap_or(Order::Bytewise);
-        let (entries, blocks) = salvage::recoverable(self.file, &order, &mut self.progress);
+        let order = self.options.open.order.clone().unwrap_or(Order::Bytewise);
+        let (entries, blocks) = salvage::recoverable(self.file, &order, &mut self.options.progress);
         (self.report.entries, self.report.data_blocks) = (entries, blocks);
         if blocks > 0 {
             let found =

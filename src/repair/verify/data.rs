@@ -24,7 +24,7 @@ impl Verifier<'_> {
         let mut trailing = Tally::default();
         let mut blocks = 0u64;
         self.walk(place, index, |verifier, before, key, value| {
-            if verifier.progress.is_cancelled {
+            if verifier.options.progress.is_cancelled {
                 return;
             }
             let i = blocks;
@@ -46,7 +46,7 @@ impl Verifier<'_> {
                 verifier.counted.first_key.get_or_insert(first);
                 verifier.counted.last_key = Some(last);
             }
-            let _ = verifier.progress.reach(handle.end().unwrap_or(0));
+            let _ = verifier.options.progress.reach(handle.end().unwrap_or(0));
         });
         self.counted_all = self.counted.data_blocks == blocks;
         self.report.find_tally(Severity::Warning, place, trailing);

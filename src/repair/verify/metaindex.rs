@@ -54,7 +54,7 @@ impl Verifier<'_> {
         place: Place,
         index: (BlockHandle, Option<&Block<Bytes>>),
     ) {
-        let named = Metaindex::decode(&metaindex.data, &self.options);
+        let named = Metaindex::decode(&metaindex.data, &self.options.open);
         self.check_names(metaindex, place);
         let Some(named) = self.accept(place, named) else {
             return;
@@ -189,8 +189,8 @@ impl Verifier<'_> {
             .filter(|extent| extent.2 == Section::Data);
         let last = data.map(|(offset, ..)| *offset).max();
         // Where the caller named the order of the keys as they are stored, readers do not ask a filter that may hold user keys.
-        let is_asked = self.keys.is_some()
-            || self.options.order.is_none()
+        let is_asked = self.options.keys.is_some()
+            || self.options.open.order.is_none()
             || self.report.keys == KeyKind::Database
             || self.stated_kind() == Some(KeyKind::Plain)
             || !self.evidence.may_hold_internal_keys();

@@ -141,13 +141,13 @@ pub fn verify(source: impl Into<Source>, options: VerifyOptions<'_>) -> Result<V
     let mut file = TableFile::new(source.into())?;
     // Errors name the file, findings do not.
     file.source.path = None;
-    let mut first = Verifier::new(&file, options.open, options.keys, options.progress);
+    let mut first = Verifier::new(&file, options);
     first.run();
     let Some(other) = first.other_kind() else {
         return Ok(first.report);
     };
-    let progress = std::mem::take(&mut first.progress);
-    let mut second = Verifier::new(&file, first.options.clone(), Some(other), progress);
+    let options = std::mem::take(&mut first.options).keys(other);
+    let mut second = Verifier::new(&file, options);
     second.run();
     // The keys say of which kind they are, unless a filter rejects some as of that kind and none as of the other: a database's
     // filter holds user keys.
@@ -159,10 +159,7 @@ pub fn verify(source: impl Into<Source>, options: VerifyOptions<'_>) -> Result<V
 /// One run over one file, whose keys are taken for keys of one kind and in one order.
 struct Verifier<'a> {
     file: &'a TableFile,
-    options: OpenOptions,
-    /// The kind of keys, if the caller names it.
-    keys: Option<KeyKind>,
-    progress: Reporter<'a>,
+    options: VerifyOptions<'a>,
     /// The order of the keys as they are stored.
     order: Order,
     /// Whether the caller, the comparator or the properties say of which kind the keys are.
@@ -190,15 +187,10 @@ struct Verifier<'a> {
 }
 
 impl<'a> Verifier<'a> {
-    fn new(
-        file: &'a TableFile,
-        options: OpenOptions,
-        keys: Option<KeyKind>,
-        mut progress: Reporter<'a>,
-    ) -> Verifier<'a> {
-        progress.total = file.size;
-        let mut order = options.order.clone().unwrap_or(Order::Bytewise);
-        if options.stored_order {
+    fn new(file: &'a TableFile, mut options: VerifyOptions<'a>) -> Verifier<'a> {
+        options.progress.total = file.size;
+        let mut order = options.open.order.clone().unwrap_or(Order::Bytewise);
+        if options.open.stored_order {
             // In no order does a key come before itself.
             order = order.as_stored("");
         }
@@ -209,8 +201,6 @@ impl<'a> Verifier<'a> {
             },
             file,
             options,
-            keys,
-            progress,
             order,
             is_certain: false,
             misordered: VerifyReport::default(),
@@ -238,7 +228,7 @@ impl<'a> Verifier<'a> {
         self.report.entries = self.counted.entries;
         self.report.data_blocks = self.counted.data_blocks;
         self.report_order();
-        if !self.progress.is_cancelled {
+        if !self.options.progress.is_cancelled {
             self.report_filters();
             self.compare_properties();
             self.check_coverage(is_complete);
@@ -246,11 +236,11 @@ impl<'a> Verifier<'a> {
                 self.count_what_is_left();
             }
         }
-        if !self.progress.is_cancelled {
+        if !self.options.progress.is_cancelled {
             self.check_that_it_opens();
-            self.progress.complete();
+            self.options.progress.complete();
         }
-        self.report.cancelled = self.progress.is_cancelled;
+        self.report.cancelled = self.options.progress.is_cancelled;
         let findings = &mut self.report.findings;
         findings.sort_by_key(|finding| (finding.offset(), finding.section()));
     }
@@ -258,18 +248,14 @@ impl<'a> Verifier<'a> {
     /// Checks the metaindex and what it names. Returns the index, if it is sound, and its place.
     fn check_metadata(&mut self, footer: Footer) -> Option<(Block<Bytes>, Place)> {
         let named_by = (Section::Footer, self.file.footer_offset());
-        let index = self.load(footer.index, Section::Index, named_by, KeyWork::open);
-        let metaindex = self.load(
-            footer.metaindex,
-            Section::Metaindex,
-            named_by,
-            KeyWork::open,
-        );
+        let (index_at, at) = (footer.index, footer.metaindex);
+        let index = self.load(index_at, Section::Index, named_by, KeyWork::open);
+        let metaindex = self.load(at, Section::Metaindex, named_by, KeyWork::open);
         if let Some(metaindex) = metaindex {
-            let place = (Section::Metaindex, footer.metaindex.offset);
-            self.check_metaindex(metaindex, place, (footer.index, index.as_ref()));
+            let place = (Section::Metaindex, at.offset);
+            self.check_metaindex(metaindex, place, (index_at, index.as_ref()));
         }
-        Some((index?, (Section::Index, footer.index.offset)))
+        Some((index?, (Section::Index, index_at.offset)))
     }
 
     /// The kind of keys that the table says it holds.
@@ -280,15 +266,12 @@ impl<'a> Verifier<'a> {
 
     /// Chooses the kind of keys that the table is checked for: where nothing says it, what the index looks like.
     fn choose_kind(&mut self, index: Option<&Block<Bytes>>) {
-        let named = self.options.order.as_ref();
-        let of_order = named.map(|order| {
-            if order.shortens_filter_keys() {
-                KeyKind::Database
-            } else {
-                KeyKind::Plain
-            }
-        });
-        let kind = self.keys.or(of_order).or(self.stated_kind());
+        let is_internal = self.options.keys.is_none() && self.order.shortens_filter_keys();
+        let of_order = match &self.options.open.order {
+            Some(_) if is_internal => Some(KeyKind::Database),
+            order => order.as_ref().map(|_| KeyKind::Plain),
+        };
+        let kind = self.options.keys.or(of_order).or(self.stated_kind());
         self.is_certain = kind.is_some();
         self.report.keys = kind.unwrap_or_else(|| {
             let mut evidence = Evidence::default();
@@ -300,7 +283,6 @@ impl<'a> Verifier<'a> {
             }
             evidence.kind()
         });
-        let is_internal = self.keys.is_none() && of_order == Some(KeyKind::Database);
         if self.report.keys == KeyKind::Database && !is_internal {
             self.order = internal_order(self.order.clone());
         }
@@ -321,8 +303,8 @@ impl<'a> Verifier<'a> {
         let order = user_order(&self.order).unwrap_or(&self.order);
         let stated = self.properties.as_ref();
         let stated = stated.map(|(properties, _)| &*properties.comparator);
-        let is_known = self.options.order.is_some()
-            || self.options.stored_order
+        let is_known = self.options.open.order.is_some()
+            || self.options.open.stored_order
             || match stated {
                 Some(name) => name == order.comparator().name(),
                 None => self.evidence.order_is_evident(),
@@ -347,7 +329,7 @@ impl<'a> Verifier<'a> {
         if !self.report.is_sound() {
             return;
         }
-        let mut options = self.options.clone().no_cache();
+        let mut options = self.options.open.clone().no_cache();
         if !options.stored_order {
             options.order = Some(self.order.clone());
         }
