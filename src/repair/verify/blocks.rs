@@ -120,10 +120,8 @@ impl Verifier<'_> {
     /// Reports bytes to which no handle leads, before a block of `section`. If an index vouches that they hold no data, there is
     /// a `survey` to look for some.
     fn check_gap(&mut self, gap: Range<u64>, section: Section, survey: Option<&mut Survey<'_>>) {
-        let mut found = format!(
-            "{} bytes before the {section} that no handle leads to",
-            gap.end - gap.start
-        );
+        let len = gap.end - gap.start;
+        let mut found = format!("{len} bytes before the {section} that no handle leads to");
         let (mut severity, place) = (Severity::Unchecked, (Section::Data, gap.start));
         if let Some(survey) = survey {
             severity = Severity::Warning;
@@ -139,11 +137,10 @@ impl Verifier<'_> {
         self.report.find(severity, place, expected, found);
     }
 
-    /// Counts and reports how much of the data is sound, if no sound index says what there is.
-    pub(super) fn count_what_is_left(&mut self) {
+    /// Reports how much of the data is sound, if no sound index says what there is: how many entries in how many blocks.
+    pub(super) fn count_what_is_left(&mut self) -> (u64, u64) {
         let order = self.options.open.order.clone().unwrap_or(Order::Bytewise);
         let (entries, blocks) = salvage::recoverable(self.file, &order, &mut self.options.progress);
-        (self.report.entries, self.report.data_blocks) = (entries, blocks);
         if blocks > 0 {
             let found =
                 format!("{entries} entries in {blocks} sound blocks, which salvage would copy");
@@ -152,5 +149,6 @@ impl Verifier<'_> {
             self.report
                 .find(Severity::Unchecked, place, expected, found);
         }
+        (entries, blocks)
     }
 }

@@ -5,6 +5,7 @@ use bytes::Bytes;
 
 use super::Verifier;
 use super::report::{Place, Severity, Tally};
+use crate::comparator::Order;
 use crate::error::{Section, show_key};
 use crate::format::block::Block;
 use crate::format::block_check::KeyWork;
@@ -21,68 +22,60 @@ type Ends = (Vec<u8>, Vec<u8>);
 impl Verifier<'_> {
     /// Walks the index, which is at `place`, and all data blocks that it leads to, until the run is cancelled.
     pub(super) fn check_data(&mut self, index: Block<Bytes>, place: Place) {
-        let mut trailing = Tally::default();
-        let mut blocks = 0u64;
-        self.walk(place, index, |verifier, before, key, value| {
-            if verifier.options.progress.is_cancelled {
+        let (order, mut evidence) = (self.order.clone(), Evidence::default());
+        let (mut trailing, mut blocks) = (Tally::default(), 0u64);
+        let (_, misordered) = walk(index, &order, |before, key, value| {
+            if self.options.progress.is_cancelled {
                 return;
             }
+            evidence.add_index_key(key);
             let i = blocks;
             blocks += 1;
             let Some((handle, len)) = BlockHandle::decode(value) else {
                 let expected = format!("a handle for data block {i}");
-                let report = &mut verifier.report;
-                return report.find(Severity::Damage, place, expected, show_key(value));
+                return (self.report).find(Severity::Damage, place, expected, show_key(value));
             };
             if len < value.len() {
                 let expected = || format!("nothing after the handle of data block {i}");
                 trailing.note(|| (expected(), format!("{} bytes more", value.len() - len)));
             }
-            if let Some(ends) = verifier.check_block(handle, place) {
-                let last_before = verifier.counted.last_key.take();
-                let block = (i, handle.offset);
-                verifier.check_ends(block, before, key, last_before.as_deref(), &ends);
-                let (first, last) = ends;
-                verifier.counted.first_key.get_or_insert(first);
-                verifier.counted.last_key = Some(last);
+            if let Some(ends) = self.check_block(handle, place) {
+                self.check_ends((i, handle.offset), before, key, ends);
             }
-            let _ = verifier.options.progress.reach(handle.end().unwrap_or(0));
+            let _ = self.options.progress.reach(handle.end().unwrap_or(0));
         });
         self.counted_all = self.counted.data_blocks == blocks;
+        self.evidence.add(&evidence.counts());
         self.report.find_tally(Severity::Warning, place, trailing);
+        self.misordered
+            .find_tally(Severity::Damage, place, misordered);
     }
 
-    /// Checks the keys of data block `i` at `offset` against the index keys around it and the last key of the block before.
-    fn check_ends(
-        &mut self,
-        (i, offset): (u64, u64),
-        separator_before: Option<&[u8]>,
-        separator: &[u8],
-        last_before: Option<&[u8]>,
-        (first, last): &Ends,
-    ) {
-        self.evidence.add_separator(last, separator, &self.order);
+    /// Checks the ends of data block `i` at `offset` against the index keys around it and the last key of the block before.
+    fn check_ends(&mut self, block: (u64, u64), before: Option<&[u8]>, key: &[u8], ends: Ends) {
+        let ((i, offset), (first, last)) = (block, ends);
+        self.evidence.add_separator(&last, key, &self.order);
         let mut find = |expected: String, found: &[u8]| {
-            let place = (Section::Data, offset);
-            let found = show_key(found);
-            self.misordered
-                .find(Severity::Damage, place, expected, found);
+            let (place, found) = ((Section::Data, offset), show_key(found));
+            (self.misordered).find(Severity::Damage, place, expected, found);
         };
-        if self.order.compare(last, separator).is_gt() {
-            let separator = show_key(separator);
+        if self.order.compare(&last, key).is_gt() {
+            let key = show_key(key);
             let what = format!("the last key of data block {i} at or before its index key");
-            find(format!("{what} {separator}"), last);
+            find(format!("{what} {key}"), &last);
         }
+        let last_before = self.counted.last_key.replace(last);
         for (before, what) in [
-            (separator_before, "the previous index key"),
-            (last_before, "the last key of the previous block"),
+            (before, "the previous index key"),
+            (last_before.as_deref(), "the last key of the previous block"),
         ] {
-            if let Some(before) = before.filter(|key| self.order.compare(key, first).is_ge()) {
+            if let Some(before) = before.filter(|key| self.order.compare(key, &first).is_ge()) {
                 let before = show_key(before);
                 let expected = format!("the first key of data block {i} after {what}, {before}");
-                find(expected, first);
+                find(expected, &first);
             }
         }
+        self.counted.first_key.get_or_insert(first);
     }
 
     /// Walks a data block: structure, order, form of the keys, and each key against the filters. Returns its ends.
@@ -91,56 +84,52 @@ impl Verifier<'_> {
         let place = (Section::Data, handle.offset);
         self.counted.data_blocks += 1;
         self.counted.data_bytes += handle.size + TRAILER_LEN as u64;
+        let (order, mut evidence) = (self.order.clone(), Evidence::default());
         let mut form = Tally::default();
-        let states_versions = self.stated_kind() == Some(KeyKind::Database);
-        let ends = self.walk(place, block, |verifier, _, key, value| {
-            verifier.counted.entries += 1;
-            verifier.counted.key_bytes += key.len() as u64;
-            verifier.counted.value_bytes += value.len() as u64;
+        let stated = self.stated();
+        let states_versions = stated.is_some_and(|stated| stated.key_kind == KeyKind::Database);
+        let (ends, misordered) = walk(block, &order, |_, key, value| {
+            evidence.add_entry(key, value);
+            self.counted.entries += 1;
+            self.counted.key_bytes += key.len() as u64;
+            self.counted.value_bytes += value.len() as u64;
             if states_versions {
-                verifier.counted.add_version(key);
+                self.counted.add_version(key);
             }
-            if verifier.report.keys == KeyKind::Database && InternalKey::parse(key).is_none() {
+            if self.report.keys == KeyKind::Database && InternalKey::parse(key).is_none() {
                 let expected = "internal keys: at least 8 bytes, of type 0 or 1";
                 form.note(|| (expected.into(), show_key(key)));
             }
-            verifier.ask_filters(handle.offset, key);
+            self.ask_filters(handle.offset, key);
         });
-        self.report.find_tally(Severity::Damage, place, form);
-        ends
-    }
-
-    /// Calls `each` with each entry of a block: the key before, key and value. Reports keys that do not ascend. Returns the first
-    /// key and the last.
-    fn walk(
-        &mut self,
-        place: Place,
-        block: Block<Bytes>,
-        mut each: impl FnMut(&mut Self, Option<&[u8]>, &[u8], &[u8]),
-    ) -> Option<Ends> {
-        let mut evidence = Evidence::default();
-        let mut misordered = Tally::default();
-        let mut ends: Option<Ends> = None;
-        let mut cursor = BlockCursor::new(block);
-        while let Ok(true) = cursor.next() {
-            let (key, value) = (cursor.key(), cursor.value());
-            match place.0 {
-                Section::Index => evidence.add_index_key(key),
-                _ => evidence.add_entry(key, value),
-            }
-            let previous = ends.as_ref().map(|(_, last)| &last[..]);
-            each(self, previous, key, value);
-            let is_below = |previous: &&[u8]| self.order.compare(previous, key).is_lt();
-            if let Some(previous) = previous.filter(|previous| !is_below(previous)) {
-                misordered.note_order(previous, key);
-            }
-            let (_, last) = ends.get_or_insert_with(|| (key.to_vec(), Vec::new()));
-            last.clear();
-            last.extend_from_slice(key);
-        }
         self.evidence.add(&evidence.counts());
+        self.report.find_tally(Severity::Damage, place, form);
         self.misordered
             .find_tally(Severity::Damage, place, misordered);
         ends
     }
+}
+
+/// Calls `each` with each entry of a block: the key before, key and value. Returns the first key and the last, and the keys that do
+/// not ascend.
+pub(super) fn walk(
+    block: Block<Bytes>,
+    order: &Order,
+    mut each: impl FnMut(Option<&[u8]>, &[u8], &[u8]),
+) -> (Option<Ends>, Tally) {
+    let (mut ends, mut misordered) = (None::<Ends>, Tally::default());
+    let mut cursor = BlockCursor::new(block);
+    while let Ok(true) = cursor.next() {
+        let key = cursor.key();
+        let previous = ends.as_ref().map(|(_, last)| &last[..]);
+        each(previous, key, cursor.value());
+        let is_below = |previous: &&[u8]| order.compare(previous, key).is_lt();
+        if let Some(previous) = previous.filter(|previous| !is_below(previous)) {
+            misordered.note_order(previous, key);
+        }
+        let (_, last) = ends.get_or_insert_with(|| (key.to_vec(), Vec::new()));
+        last.clear();
+        last.extend_from_slice(key);
+    }
+    (ends, misordered)
 }

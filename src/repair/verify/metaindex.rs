@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::Verifier;
+use super::data::walk;
 use super::report::{Place, Severity, Tally};
 use crate::comparator::Order;
 use crate::error::{Section, show_key};
 use crate::filter::{FilterEntry, prefix_of};
 use crate::format::block::Block;
-use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::BlockHandle;
 use crate::format::frame;
@@ -47,15 +47,11 @@ impl Filter {
 }
 
 impl Verifier<'_> {
-    /// Checks the metaindex, which is at `place`, and loads what it leads to. `index`: the index at this handle, if it is sound.
-    pub(super) fn check_metaindex(
-        &mut self,
-        metaindex: Block<Bytes>,
-        place: Place,
-        index: (BlockHandle, Option<&Block<Bytes>>),
-    ) {
+    /// Checks the metaindex, which is at `place`, and loads what it leads to.
+    pub(super) fn check_metaindex(&mut self, metaindex: Block<Bytes>, place: Place) {
         let named = Metaindex::decode(&metaindex.data, &self.options.open);
-        self.check_names(metaindex, place);
+        let (_, misordered) = walk(metaindex, &Order::Bytewise, |_, _, _| ());
+        self.report.find_tally(Severity::Damage, place, misordered);
         let Some(named) = self.accept(place, named) else {
             return;
         };
@@ -64,22 +60,20 @@ impl Verifier<'_> {
             let stated = self.load(handle, Section::Properties, place, decode);
             self.properties = stated.map(|stated| (stated, (Section::Properties, handle.offset)));
         }
-        let pieces = named.pieces;
-        let pieces = pieces.and_then(|at| self.load_pieces(at, place, index, &named.handles));
+        if let Some(handle) = named.pieces {
+            self.load_pieces(handle, place, &named.handles);
+        }
         let best = named.best();
         // Of several filters, the properties name one.
-        let stated = self
-            .properties
-            .as_ref()
-            .map(|(stated, _)| &stated.filter_policy);
+        let stated = self.stated();
+        let stated = stated.and_then(|stated| stated.filter_policy.as_ref());
         let of_keys = named.filters.iter().map(|filter| &filter.entry);
         let mut of_keys = of_keys.filter(|entry| entry.prefixes.is_none());
         let first = of_keys.clone().next();
-        let is_stated = |entry: &&FilterEntry| stated == Some(&Some(entry.policy.clone()));
+        let is_stated = |entry: &&FilterEntry| stated == Some(&entry.policy);
         self.counted.filter = of_keys.find(is_stated).or(first).cloned();
         for (i, filter) in named.filters.into_iter().enumerate() {
-            let is_used = best.contains(&Some(i));
-            let filter = self.load_filter(filter, is_used, place, pieces.as_ref());
+            let filter = self.load_filter(filter, best.contains(&Some(i)), place);
             self.filters.extend(filter);
         }
         // Other entries may hold anything. If one holds the handle of a block, the block is no gap.
@@ -93,62 +87,34 @@ impl Verifier<'_> {
         }
     }
 
-    fn check_names(&mut self, metaindex: Block<Bytes>, place: Place) {
-        let (mut previous, mut misordered) = (None::<Vec<u8>>, Tally::default());
-        let mut cursor = BlockCursor::new(metaindex);
-        while let Ok(true) = cursor.next() {
-            let name = cursor.key();
-            if let Some(previous) = previous.filter(|previous| &previous[..] >= name) {
-                misordered.note_order(&previous, name);
-            }
-            previous = Some(name.to_vec());
-        }
-        self.report.find_tally(Severity::Damage, place, misordered);
-    }
-
-    /// Reads `about.pieces`, and compares it with the index and with the handles of all filters.
-    fn load_pieces(
-        &mut self,
-        handle: BlockHandle,
-        named_by: Place,
-        (index_at, index): (BlockHandle, Option<&Block<Bytes>>),
-        filters: &[BlockHandle],
-    ) -> Option<(Pieces, Place)> {
+    /// Reads `about.pieces`, which divides some of these `filters`.
+    fn load_pieces(&mut self, handle: BlockHandle, by: Place, filters: &[BlockHandle]) {
         let place = (Section::Pieces, handle.offset);
-        let pieces = self.load(handle, Section::Pieces, named_by, |_, block| {
-            Pieces::decode(block)
-        });
-        let Some(pieces) = pieces? else {
-            let expected = "a version of about.pieces that is known";
-            let found = "another, which readers ignore";
-            self.report.find(Severity::Note, place, expected, found);
-            return None;
-        };
-        let checked = pieces.check_filters(filters);
-        let checked = checked.and_then(|()| pieces.check_index(index_at));
-        let check_block = |index: &Block<Bytes>| pieces.index.check_block(&index.data);
-        let checked = checked.and_then(|()| index.map_or(Ok(()), check_block));
-        self.accept(place, checked);
-        Some((pieces, place))
+        match self.load(handle, place.0, by, |_, block| Pieces::decode(block)) {
+            Some(Some(pieces)) => {
+                self.accept(place, pieces.check_filters(filters));
+                self.pieces = Some((pieces, place));
+            }
+            Some(None) => {
+                let expected = "a version of about.pieces that is known";
+                let found = "another, which readers ignore";
+                self.report.find(Severity::Note, place, expected, found);
+            }
+            None => {}
+        }
     }
 
     /// Reads a filter block, and compares it with `about.pieces`. Returns it if lookups use it.
-    fn load_filter(
-        &mut self,
-        named: NamedFilter,
-        is_used: bool,
-        named_by: Place,
-        pieces: Option<&(Pieces, Place)>,
-    ) -> Option<Filter> {
-        let handle = self.accept(named_by, named.handle)?;
-        let payload = self.load(handle, Section::Filter, named_by, |_, payload| Ok(payload))?;
-        if let Some((pieces, place)) = pieces {
+    fn load_filter(&mut self, named: NamedFilter, used: bool, by: Place) -> Option<Filter> {
+        let handle = self.accept(by, named.handle)?;
+        let payload = self.load(handle, Section::Filter, by, |_, payload| Ok(payload))?;
+        if let Some((pieces, place)) = &self.pieces {
             let mut divided = pieces.filters.iter();
             let divided = divided.find(|divided| divided.handle == handle);
             let checked = divided.map_or(Ok(()), |divided| divided.check_block(&payload));
             self.accept(*place, checked);
         }
-        let (_, of) = named.of.filter(|_| is_used)?;
+        let (_, of) = named.of.filter(|_| used)?;
         let block = FilterBlockReader::new(payload).and_then(|block| {
             match of {
                 FilterOf::Keys(_) => block.check_offsets()?,
@@ -189,10 +155,12 @@ impl Verifier<'_> {
             .filter(|extent| extent.2 == Section::Data);
         let last = data.map(|(offset, ..)| *offset).max();
         // Where the caller named the order of the keys as they are stored, readers do not ask a filter that may hold user keys.
+        let stated = self.stated();
+        let states_plain = stated.is_some_and(|stated| stated.key_kind == KeyKind::Plain);
         let is_asked = self.options.keys.is_some()
             || self.options.open.order.is_none()
             || self.report.keys == KeyKind::Database
-            || self.stated_kind() == Some(KeyKind::Plain)
+            || states_plain
             || !self.evidence.may_hold_internal_keys();
         // In an unknown order, the keys may be a database's, whose filter holds user keys.
         let severity = if self.report.unknown_order {

@@ -23,11 +23,11 @@ use crate::error::ErrorKind;
 use crate::error::{Result, Section};
 use crate::format::block::Block;
 use crate::format::block_check::KeyWork;
-use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::Footer;
 #[cfg(doc)]
 use crate::format::internal_key::InternalKeyComparator;
 use crate::format::internal_key::{internal_order, user_order};
+use crate::format::pieces::Pieces;
 use crate::format::properties::{KeyKind, Properties};
 use crate::read::file::TableFile;
 use crate::read::options::OpenOptions;
@@ -37,6 +37,7 @@ use crate::repair::progress::{Progress, Reporter};
 use crate::write::summary::Summary;
 
 use blocks::Extent;
+use data::walk;
 use metaindex::Filter;
 use report::Place;
 pub use report::{Finding, Severity, VerifyReport};
@@ -173,6 +174,8 @@ struct Verifier<'a> {
     filters: Vec<Filter>,
     /// Whether a filter rejects a key.
     rejects: bool,
+    /// What divides the index and filters, and where that is.
+    pieces: Option<(Pieces, Place)>,
     /// What the table says of itself, and where.
     properties: Option<(Properties, Place)>,
     /// What the properties are compared with.
@@ -207,6 +210,7 @@ impl<'a> Verifier<'a> {
             evidence: Evidence::default(),
             filters: Vec::new(),
             rejects: false,
+            pieces: None,
             properties: None,
             counted: Summary::default(),
             counted_all: false,
@@ -233,7 +237,10 @@ impl<'a> Verifier<'a> {
             self.compare_properties();
             self.check_coverage(is_complete);
             if !is_complete {
-                self.count_what_is_left();
+                let left = self.count_what_is_left();
+                if footer.is_some() {
+                    (self.report.entries, self.report.data_blocks) = left;
+                }
             }
         }
         if !self.options.progress.is_cancelled {
@@ -253,15 +260,20 @@ impl<'a> Verifier<'a> {
         let metaindex = self.load(at, Section::Metaindex, named_by, KeyWork::open);
         if let Some(metaindex) = metaindex {
             let place = (Section::Metaindex, at.offset);
-            self.check_metaindex(metaindex, place, (index_at, index.as_ref()));
+            self.check_metaindex(metaindex, place);
+        }
+        if let Some((pieces, place)) = &self.pieces {
+            let check = |index: &Block<Bytes>| pieces.index.check_block(&index.data);
+            let checked = pieces.check_index(index_at);
+            let checked = checked.and_then(|()| index.as_ref().map_or(Ok(()), check));
+            self.accept(*place, checked);
         }
         Some((index?, (Section::Index, index_at.offset)))
     }
 
-    /// The kind of keys that the table says it holds.
-    fn stated_kind(&self) -> Option<KeyKind> {
-        let stated = self.properties.as_ref();
-        stated.map(|(properties, _)| properties.key_kind)
+    /// What the table says of itself.
+    fn stated(&self) -> Option<&Properties> {
+        self.properties.as_ref().map(|(stated, _)| stated)
     }
 
     /// Chooses the kind of keys that the table is checked for: where nothing says it, what the index looks like.
@@ -271,15 +283,15 @@ impl<'a> Verifier<'a> {
             Some(_) if is_internal => Some(KeyKind::Database),
             order => order.as_ref().map(|_| KeyKind::Plain),
         };
-        let kind = self.options.keys.or(of_order).or(self.stated_kind());
+        let stated = self.stated().map(|stated| stated.key_kind);
+        let kind = self.options.keys.or(of_order).or(stated);
         self.is_certain = kind.is_some();
         self.report.keys = kind.unwrap_or_else(|| {
             let mut evidence = Evidence::default();
-            if let Some(index) = index {
-                let mut keys = BlockCursor::new(index.clone());
-                while let Ok(true) = keys.next() {
-                    evidence.add_index_key(keys.key());
-                }
+            if let Some(index) = index.cloned() {
+                walk(index, &Order::Bytewise, |_, key, _| {
+                    evidence.add_index_key(key)
+                });
             }
             evidence.kind()
         });
@@ -301,20 +313,18 @@ impl<'a> Verifier<'a> {
     /// Reports keys out of order, now that all were seen: as damage if the table is in the order that they were checked in.
     fn report_order(&mut self) {
         let order = user_order(&self.order).unwrap_or(&self.order);
-        let stated = self.properties.as_ref();
-        let stated = stated.map(|(properties, _)| &*properties.comparator);
+        let stated = self.stated().map(|stated| &*stated.comparator);
         let is_known = self.options.open.order.is_some()
             || self.options.open.stored_order
             || match stated {
                 Some(name) => name == order.comparator().name(),
                 None => self.evidence.order_is_evident(),
             };
-        let misordered = std::mem::take(&mut self.misordered);
         if is_known {
-            return self.report.add_damage(misordered);
+            return self.report.add_damage(std::mem::take(&mut self.misordered));
         }
         // What shows that the order is another one.
-        let first = misordered.findings.first();
+        let first = self.misordered.findings.first();
         let out_of_order = first.map(|first| {
             let (section, offset) = (first.section(), first.offset());
             format!("keys ascend neither bytewise nor as a database's, first in the {section} at offset {offset}")

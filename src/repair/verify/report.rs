@@ -86,7 +86,7 @@ pub struct VerifyReport {
     pub file_bytes: u64,
     /// Bytes of the blocks that were read and checked, of the footer, and of the padding in an aligned table.
     pub checked_bytes: u64,
-    /// Data blocks that were sound enough to be walked; without a sound index, those that salvage would copy.
+    /// Data blocks that were sound enough to be walked; where a footer leads to no sound index, those that salvage would copy.
     pub data_blocks: u64,
     /// Entries in them.
     pub entries: u64,
