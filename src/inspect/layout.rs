@@ -1,5 +1,7 @@
 //! What a table's file is made of, block by block.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 
 use crate::error::{Error, Result, Section};
@@ -126,7 +128,7 @@ impl Table {
     pub fn blocks(&self) -> Blocks {
         Blocks {
             table: self.clone(),
-            next: 0,
+            left: 0..self.data_blocks(),
             totals: Summary {
                 file_bytes: self.file_bytes(),
                 filter: self.filter().cloned(),
@@ -165,7 +167,8 @@ impl Table {
 #[must_use = "blocks are read as they are asked for"]
 pub struct Blocks {
     table: Table,
-    next: usize,
+    /// The blocks that were not read yet.
+    left: Range<usize>,
     /// Sums over the blocks that were read.
     totals: Summary,
     absent: AbsentKeys,
@@ -249,11 +252,8 @@ impl Iterator for Blocks {
     type Item = Result<BlockInfo, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let i = self.next;
-        (i < self.table.data_blocks()).then(|| {
-            self.next += 1;
-            self.read(i)
-        })
+        let i = self.left.next()?;
+        Some(self.read(i))
     }
 }
 
