@@ -95,11 +95,8 @@ impl Corruption {
 /// Where the damage is, what was expected there and what was found.
 impl fmt::Display for Corruption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} at offset {}: expected {}, found {}",
-            self.section, self.offset, self.expected, self.found
-        )
+        write!(f, "{} at offset {}: ", self.section, self.offset)?;
+        write!(f, "expected {}, found {}", self.expected, self.found)
     }
 }
 
