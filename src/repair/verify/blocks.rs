@@ -23,8 +23,7 @@ impl Verifier<'_> {
         // It is no gap, even if it is damaged.
         self.extents.push((place.1, self.file.size, place.0));
         let footer = self.file.footer();
-        let footer = footer.map_err(|error| self.report.find_error(place, &error));
-        let footer = footer.ok()?;
+        let footer = { footer.map_err(|error| self.report.find_error(place, &error)) }.ok()?;
         self.report.checked_bytes += FOOTER_LEN as u64;
         let found = self.file.read(place.1, FOOTER_LEN);
         if found.is_ok_and(|found| *found != footer.encode()) {
@@ -86,13 +85,12 @@ impl Verifier<'_> {
         let mut survey = Survey::new(self.file, &Order::Bytewise, false);
         for extent in extents {
             let (start, end, section) = extent;
-            let (start_before, end_before, section_before) = before;
+            let (at, end_before, other) = before;
             if start < end_before {
                 let expected = "blocks that do not overlap";
                 let end = end.min(end_before);
-                let found = format!(
-                    "bytes {start} to {end}, which the {section_before} at {start_before} also claims"
-                );
+                let found =
+                    format!("bytes {start} to {end}, which the {other} at {at} also claims");
                 self.report
                     .find(Severity::Damage, (section, start), expected, found);
             } else if self.is_padding(before, extent) {

@@ -125,7 +125,8 @@ pub(super) fn walk(
         each(previous, key, cursor.value());
         let is_below = |previous: &&[u8]| order.compare(previous, key).is_lt();
         if let Some(previous) = previous.filter(|previous| !is_below(previous)) {
-            misordered.note_order(previous, key);
+            let expected = || format!("keys that ascend, one after {}", show_key(previous));
+            misordered.note(|| (expected(), show_key(key)));
         }
         let (_, last) = ends.get_or_insert_with(|| (key.to_vec(), Vec::new()));
         last.clear();

@@ -9,7 +9,7 @@ use super::data::walk;
 use super::report::{Place, Severity, Tally};
 use crate::comparator::Order;
 use crate::error::{Section, show_key};
-use crate::filter::{FilterEntry, prefix_of};
+use crate::filter::prefix_of;
 use crate::format::block::Block;
 use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::BlockHandle;
@@ -68,10 +68,9 @@ impl Verifier<'_> {
         let stated = self.stated();
         let stated = stated.and_then(|stated| stated.filter_policy.as_ref());
         let of_keys = named.filters.iter().map(|filter| &filter.entry);
-        let mut of_keys = of_keys.filter(|entry| entry.prefixes.is_none());
-        let first = of_keys.clone().next();
-        let is_stated = |entry: &&FilterEntry| stated == Some(&entry.policy);
-        self.counted.filter = of_keys.find(is_stated).or(first).cloned();
+        let of_keys = of_keys.filter(|entry| entry.prefixes.is_none());
+        let named_first = of_keys.min_by_key(|entry| stated != Some(&entry.policy));
+        self.counted.filter = named_first.cloned();
         for (i, filter) in named.filters.into_iter().enumerate() {
             let filter = self.load_filter(filter, best.contains(&Some(i)), place);
             self.filters.extend(filter);
@@ -206,6 +205,8 @@ fn figures(properties: &Properties) -> [(&'static str, Option<String>); 12] {
     let is_stored = |key: &&[u8]| key.len() <= MAX_KEY_LEN;
     let key = |key: &Option<Vec<u8>>| key.as_deref().filter(is_stored).map(text);
     let sequences = properties.sequences.as_ref();
+    // Of a long name, the metaindex as it is read has only the head.
+    let head = |name: &String| text(name.chars().take(64).collect::<String>().as_bytes());
     let policy = properties.filter_policy.as_ref();
     [
         ("entries", number(properties.entries)),
@@ -218,7 +219,7 @@ fn figures(properties: &Properties) -> [(&'static str, Option<String>); 12] {
         ("sequence.max", sequences.and_then(|at| number(*at.end()))),
         ("key.first", key(&properties.first_key)),
         ("key.last", key(&properties.last_key)),
-        ("filter.policy", policy.map(|name| text(name.as_bytes()))),
+        ("filter.policy", policy.map(head)),
         ("filter.bytes", properties.filter_bytes.and_then(number)),
     ]
 }

@@ -143,8 +143,7 @@ pub fn verify(source: impl Into<Source>, options: VerifyOptions<'_>) -> Result<V
     // Errors name the file, findings do not.
     file.source.path = None;
     let mut first = Verifier::new(&file, options);
-    first.run();
-    let Some(other) = first.other_kind() else {
+    let Some(other) = first.run() else {
         return Ok(first.report);
     };
     let options = std::mem::take(&mut first.options).keys(other);
@@ -163,8 +162,6 @@ struct Verifier<'a> {
     options: VerifyOptions<'a>,
     /// The order of the keys as they are stored.
     order: Order,
-    /// Whether the caller, the comparator or the properties say of which kind the keys are.
-    is_certain: bool,
     /// Keys out of order, as damage: until it is known whether this is the order of the table.
     misordered: VerifyReport,
     /// What the keys say about their kind and their order.
@@ -198,14 +195,10 @@ impl<'a> Verifier<'a> {
             order = order.as_stored("");
         }
         Verifier {
-            report: VerifyReport {
-                file_bytes: file.size,
-                ..VerifyReport::default()
-            },
+            report: VerifyReport::default(),
             file,
             options,
             order,
-            is_certain: false,
             misordered: VerifyReport::default(),
             evidence: Evidence::default(),
             filters: Vec::new(),
@@ -220,10 +213,11 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    fn run(&mut self) {
+    /// Returns the other kind of keys, if nothing says of which kind they are, but the keys or a filter speak for that.
+    fn run(&mut self) -> Option<KeyKind> {
         let footer = self.check_footer();
         let index = footer.and_then(|footer| self.check_metadata(footer));
-        self.choose_kind(index.as_ref().map(|(index, _)| index));
+        let is_certain = self.choose_kind(index.as_ref().map(|(index, _)| index));
         // Whether an index vouches that it leads to all data blocks.
         let is_complete = index.is_some();
         if let Some((index, place)) = index {
@@ -247,9 +241,16 @@ impl<'a> Verifier<'a> {
             self.check_that_it_opens();
             self.options.progress.complete();
         }
+        self.report.file_bytes = self.file.size;
         self.report.cancelled = self.options.progress.is_cancelled;
         let findings = &mut self.report.findings;
         findings.sort_by_key(|finding| (finding.offset(), finding.section()));
+        let other = match self.report.keys {
+            KeyKind::Plain => KeyKind::Database,
+            KeyKind::Database => KeyKind::Plain,
+        };
+        let may_be = self.rejects || self.evidence.verdict() == Some(other);
+        (may_be && !is_certain && !self.report.cancelled).then_some(other)
     }
 
     /// Checks the metaindex and what it names. Returns the index, if it is sound, and its place.
@@ -276,8 +277,9 @@ impl<'a> Verifier<'a> {
         self.properties.as_ref().map(|(stated, _)| stated)
     }
 
-    /// Chooses the kind of keys that the table is checked for: where nothing says it, what the index looks like.
-    fn choose_kind(&mut self, index: Option<&Block<Bytes>>) {
+    /// Chooses the kind of keys that the table is checked for, and returns whether the caller, the comparator or the properties say it.
+    /// Otherwise it is what the index looks like.
+    fn choose_kind(&mut self, index: Option<&Block<Bytes>>) -> bool {
         let is_internal = self.options.keys.is_none() && self.order.shortens_filter_keys();
         let of_order = match &self.options.open.order {
             Some(_) if is_internal => Some(KeyKind::Database),
@@ -285,7 +287,6 @@ impl<'a> Verifier<'a> {
         };
         let stated = self.stated().map(|stated| stated.key_kind);
         let kind = self.options.keys.or(of_order).or(stated);
-        self.is_certain = kind.is_some();
         self.report.keys = kind.unwrap_or_else(|| {
             let mut evidence = Evidence::default();
             if let Some(index) = index.cloned() {
@@ -298,16 +299,7 @@ impl<'a> Verifier<'a> {
         if self.report.keys == KeyKind::Database && !is_internal {
             self.order = internal_order(self.order.clone());
         }
-    }
-
-    /// The other kind of keys, if the keys or a filter speak for it.
-    fn other_kind(&self) -> Option<KeyKind> {
-        let other = match self.report.keys {
-            KeyKind::Plain => KeyKind::Database,
-            KeyKind::Database => KeyKind::Plain,
-        };
-        let may_be = self.rejects || self.evidence.verdict() == Some(other);
-        (may_be && !self.is_certain && !self.report.cancelled).then_some(other)
+        kind.is_some()
     }
 
     /// Reports keys out of order, now that all were seen: as damage if the table is in the order that they were checked in.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::error::{Corruption, Error, ErrorKind, Section, show_key};
+use crate::error::{Corruption, Error, ErrorKind, Section};
 use crate::format::properties::KeyKind;
 #[cfg(doc)]
 use crate::repair::verify::verify;
@@ -134,16 +134,16 @@ impl VerifyReport {
 
 impl fmt::Display for VerifyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (entries, blocks) = (self.entries, self.data_blocks);
+        let (checked, bytes) = (self.checked_bytes, self.file_bytes);
+        let (damage, unchecked, warnings) = (self.damage, self.unchecked, self.warnings);
         write!(
             f,
-            "{} entries in {} data blocks; {} of {} bytes checked; {} damaged, {} unchecked, {} warnings",
-            self.entries,
-            self.data_blocks,
-            self.checked_bytes,
-            self.file_bytes,
-            self.damage,
-            self.unchecked,
-            self.warnings
+            "{entries} entries in {blocks} data blocks; {checked} of {bytes} bytes checked; "
+        )?;
+        write!(
+            f,
+            "{damage} damaged, {unchecked} unchecked, {warnings} warnings"
         )?;
         if self.cancelled {
             f.write_str("; cancelled")?;
@@ -227,11 +227,5 @@ impl Tally {
     pub(super) fn note(&mut self, words: impl FnOnce() -> (String, String)) {
         self.count += 1;
         self.first.get_or_insert_with(words);
-    }
-
-    /// Counts `key`, which should come after `previous` and does not.
-    pub(super) fn note_order(&mut self, previous: &[u8], key: &[u8]) {
-        let expected = || format!("keys that ascend, one after {}", show_key(previous));
-        self.note(|| (expected(), show_key(key)));
     }
 }
