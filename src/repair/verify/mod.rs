@@ -112,10 +112,11 @@ impl<'a> VerifyOptions<'a> {
 /// and keys are in neither order or the properties name another, the order is [unknown](VerifyReport::unknown_order): a state
 /// of its own, since everything else is checked. If the index keys show that the order is bytewise, since they were shortened
 /// in it, keys out of order are damage. If the keys fit either kind, a filter has to pass them as they are stored or their user
-/// keys: otherwise it is [`Severity::Unchecked`].
+/// keys.
 ///
 /// Costs a read of the whole file (no block goes to the cache) and the memory of its largest block, of its index, and
-/// of 24 bytes for each block. A file whose handles overlap is read at most twice over.
+/// of 24 bytes for each block. A file whose handles overlap is read at most twice over. If nothing but the keys
+/// says of which kind they are, and they or a filter show that the index looks like the other one, all of this is done again.
 ///
 /// # Errors
 ///
