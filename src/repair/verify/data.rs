@@ -44,7 +44,6 @@ impl Verifier<'_> {
             }
             let _ = self.options.progress.reach(handle.end().unwrap_or(0));
         });
-        self.counted_all = self.counted.data_blocks == blocks;
         self.evidence.add(&evidence.counts());
         self.report.find_tally(Severity::Warning, place, trailing);
         self.misordered

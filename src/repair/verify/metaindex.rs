@@ -181,9 +181,10 @@ impl Verifier<'_> {
         }
     }
 
-    /// Compares the properties with what was counted, if that is complete.
+    /// Compares the properties with what was counted. That may be incomplete if anything else is wrong.
     pub(super) fn compare_properties(&mut self) {
-        let Some((stated, place)) = self.properties.take().filter(|_| self.counted_all) else {
+        let is_complete = self.report.blocks_are_sound();
+        let Some((stated, place)) = self.properties.take().filter(|_| is_complete) else {
             return;
         };
         let own = self.counted.properties(&Order::Bytewise, BTreeMap::new());

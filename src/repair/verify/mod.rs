@@ -178,8 +178,6 @@ struct Verifier<'a> {
     properties: Option<(Properties, Place)>,
     /// What the properties are compared with.
     counted: Summary,
-    /// Whether `counted` is of all data blocks: none of them is damaged, and nor is the index.
-    counted_all: bool,
     /// Where all blocks lie that handles lead to.
     extents: Vec<Extent>,
     /// Bytes that handles may still ask for. A hostile file could name a large block again and again.
@@ -207,7 +205,6 @@ impl<'a> Verifier<'a> {
             pieces: None,
             properties: None,
             counted: Summary::default(),
-            counted_all: false,
             extents: Vec::new(),
             budget: file.size.saturating_mul(2),
             work: KeyWork::of_file(),
