@@ -90,11 +90,10 @@ impl Comparator for BytewiseComparator {
 
     /// Cuts after the first byte that is not 0xff, incremented; a run of 0xff is left alone.
     fn find_short_successor(&self, key: &mut Vec<u8>) {
-        if let Some(at) = key.iter().position(|&b| b != 0xff) {
+        let mut bytes = key.iter_mut().enumerate();
+        if let Some((at, byte)) = bytes.find(|(_, byte)| **byte != 0xff) {
+            *byte += 1;
             key.truncate(at + 1);
-            if let Some(last) = key.last_mut() {
-                *last += 1;
-            }
         }
     }
 }

@@ -69,8 +69,8 @@ impl Verifier<'_> {
         let stated = stated.and_then(|stated| stated.filter_policy.as_ref());
         let of_keys = named.filters.iter().map(|filter| &filter.entry);
         let of_keys = of_keys.filter(|entry| entry.prefixes.is_none());
-        let named_first = of_keys.min_by_key(|entry| stated != Some(&entry.policy));
-        self.counted.filter = named_first.cloned();
+        let one = of_keys.min_by_key(|entry| stated != Some(&entry.policy));
+        self.counted.filter = one.cloned();
         for (i, filter) in named.filters.into_iter().enumerate() {
             let filter = self.load_filter(filter, best.contains(&Some(i)), place);
             self.filters.extend(filter);
