@@ -135,6 +135,7 @@ impl Table {
                 prefix_filter: self.prefix_filter().cloned(),
                 ..Summary::default()
             },
+            last_key: None,
             absent: AbsentKeys::default(),
             work: KeyWork::of_file(),
         }
@@ -171,6 +172,8 @@ pub struct Blocks {
     left: Range<usize>,
     /// Sums over the blocks that were read.
     totals: Summary,
+    /// The last key of the previous block, if that was read.
+    last_key: Option<Vec<u8>>,
     absent: AbsentKeys,
     work: KeyWork,
 }
@@ -201,6 +204,7 @@ impl Blocks {
         let (table, totals) = (&self.table, &mut self.totals);
         let found = table.inner.block(i)?;
         let offset = found.handle.offset;
+        let mut below = self.last_key.take();
         let frame = table.inner.file.read_frame(found.handle)?;
         let mut open = || {
             frame::verify(&frame)?;
@@ -223,11 +227,11 @@ impl Blocks {
             if is_database {
                 totals.add_version(key);
             }
-            if let (Some(below), Some(order)) = (&totals.last_key, order) {
+            if let (Some(below), Some(order)) = (&below, order) {
                 let n = totals.entries + block.entries;
                 self.absent.offer(n, below, key, offset, order);
             }
-            let last = totals.last_key.get_or_insert_default();
+            let last = below.get_or_insert_default();
             last.clear();
             last.extend_from_slice(key);
             first.get_or_insert_with(|| Bytes::copy_from_slice(key));
@@ -240,10 +244,12 @@ impl Blocks {
         totals.value_bytes += block.value_bytes;
         totals.data_blocks += 1;
         totals.data_bytes += block.stored_bytes;
-        if let (Some(first), Some(last)) = (first, totals.last_key.clone()) {
+        if let (Some(first), Some(last)) = (first, &below) {
             totals.first_key.get_or_insert_with(|| first.to_vec());
-            block.key_range = Some((first, last.into()));
+            totals.last_key = Some(last.clone());
+            block.key_range = Some((first, Bytes::copy_from_slice(last)));
         }
+        self.last_key = below;
         Ok(block)
     }
 }
