@@ -25,7 +25,7 @@ const INDEX_LEN: u64 = 64 << 10;
 pub(super) struct ReadAhead {
     /// The data blocks that the walk may need.
     pub(super) limits: Range<usize>,
-    /// The data blocks that were read together, or announced.
+    /// The data blocks that were read together; of those that were announced, the ones before the next are due.
     run: Group,
     /// Their frames, if they are several.
     stretch: Stretch,
@@ -123,8 +123,8 @@ impl ReadAhead {
 
     /// Has the system read what comes next on a walk through a mapped file that has come to a data block.
     ///
-    /// When the walk arrives in the last quarter of what was announced, the next blocks are due, so that the system reads while
-    /// entries are used. The one or two blocks of a short walk are announced only if they were never read: they are likely to be
+    /// When no more than half of what was announced is left, and no more than 16 blocks, the next ones are due, so that the system
+    /// reads while entries are used. The one or two blocks of a short walk are announced only if they were never read: they are likely to be
     /// in memory, and asking takes longer than to find them there.
     fn announce(&mut self, inner: &Inner, found: BlockRef) {
         if self.run.parts.contains(&found.block) {
@@ -135,10 +135,10 @@ impl ReadAhead {
             inner.file.announce(self.run.bytes.start, self.run.len());
         }
         self.grow(inner);
-        let quarter = self.run.parts.len() / 4;
+        let left = 16.min(self.run.parts.len() / 2);
         match self.way {
-            Some(Way::Back) => self.run.parts.start += quarter,
-            _ => self.run.parts.end -= quarter,
+            Some(Way::Back) => self.run.parts.start += left,
+            _ => self.run.parts.end -= left,
         }
     }
 
