@@ -1327,7 +1327,7 @@ fn an_index_of_any_restart_interval_is_read() {
     }
 }
 
-/// The index is read when the table is opened, and its pieces are decoded as they are needed.
+/// The index is read and decoded when the table is opened.
 #[test]
 fn the_index_of_another_writer_is_read_once() {
     let (file, entries) = foreign(5_000, common::block);
@@ -1344,10 +1344,10 @@ fn the_index_of_another_writer_is_read_once() {
         assert_eq!(table.get(key).unwrap().as_deref(), Some(&value[..]));
         assert_eq!(disk.take().reads(), 1);
     }
-    assert!(table.weight() > weight);
+    assert_eq!(table.weight(), weight);
 }
 
-/// Restarts that are no entries, miss some, or lead elsewhere: an error of those who need them, the right answer otherwise.
+/// Restarts that are no entries, or lead elsewhere, are errors of opening. If one is missing, every answer is right.
 #[test]
 fn irregular_restarts_of_an_index_are_errors() {
     let mut random = Random(6);
@@ -1388,31 +1388,16 @@ fn irregular_restarts_of_an_index_are_errors() {
             }
             let file = with(&restarts);
             let what = format!("{count} entries, round {round}, restart {at}");
-            let Ok(table) = from_reads(&file) else {
+            let opened = from_reads(&file);
+            if round % 5 > 0 {
+                assert!(opened.is_err(), "{what}");
                 continue;
-            };
-            assert!(count > 40, "{what}: a small table is checked whole");
-            let mut errors = 0;
-            for (i, (key, value)) in entries.iter().enumerate().step_by(13) {
-                match table.get(key) {
-                    Ok(found) => assert_eq!(found.as_deref(), Some(&value[..]), "{what}"),
-                    Err(_) => errors += 1,
-                }
-                match table.get(absent(i, 40)) {
-                    Ok(found) => assert_eq!(found, None, "{what}"),
-                    Err(_) => errors += 1,
-                }
             }
-            let mut walked = 0;
-            for (found, expected) in table.iter().zip(entries) {
-                let Ok((key, _)) = found else { break };
-                assert_eq!(key, expected.0, "{what}");
-                walked += 1;
+            let table = opened.expect(&what);
+            common::assert_holds(&table, entries);
+            for i in (0..count).step_by(13) {
+                assert_eq!(table.get(absent(i, 40)).unwrap(), None, "{what}");
             }
-            assert!(
-                walked < count && errors > 0,
-                "{what}: {walked} walked, {errors} errors"
-            );
         }
     }
 }

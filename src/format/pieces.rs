@@ -316,14 +316,19 @@ impl IndexPieces {
         let found = || format!("{crc:#010x} (computed from {} bytes)", piece.len());
         require(crc == said.crc, expected, found)?;
         let data_start = before.and_then(|before| before.handle.end());
-        let data = data_start.unwrap_or(0)..self.handle.offset;
+        let mut data = data_start.unwrap_or(0)..self.handle.offset;
         let (mut last, mut blocks) = (0, 0);
-        let top_before = before.and_then(|before| self.last_entries.get(before.last.unshared()));
-        decode_entries(piece, top_before, data, order, |entry, handle| {
+        let mut previous = before.and_then(|before| self.last_entries.get(before.last.unshared()));
+        for entry in entries_of(piece, 0, 0) {
+            let entry = entry?;
+            check_shared(&entry, 0)?;
+            let [key, value] =
+                [entry.unshared(), entry.value()].map(|range| piece.get(range).unwrap_or(&[]));
+            let handle = take_handle((key, value), previous, &mut data, order)?;
             let Range { start, end } = entry.unshared();
             take(entry_before.len() + start..entry_before.len() + end, handle);
-            (last, blocks) = (entry.offset(), blocks + 1);
-        })?;
+            (previous, last, blocks) = (Some(key), entry.offset(), blocks + 1);
+        }
         let stated = said.blocks as usize - self.blocks_before(i);
         let is_as_stated = blocks == stated && piece.get(last..) == Some(self.last_entry(said));
         let expected = || format!("{stated} entries in piece {i} of the index, the last as stated");
@@ -369,42 +374,34 @@ pub(super) fn part(block: &[u8], handle: BlockHandle, range: Range<u64>) -> &[u8
     block.get(start..end).unwrap_or(&[])
 }
 
-/// Decodes neighbouring entries of an index, and calls `take` with each entry and its handle.
+/// The handle in an index entry, a key and a value, after that of the key `previous`. It must lie in `data`, which is then what comes
+/// after it: handles ascend without overlap.
 ///
-/// Checks that keys are stored whole and ascend in `order`, unless that is not known, the first past `previous`; and that handles
-/// ascend without overlap, within `data`.
-pub(crate) fn decode_entries<'a>(
-    bytes: &'a [u8],
-    mut previous: Option<&'a [u8]>,
-    mut data: Range<u64>,
+/// Checks that keys ascend in `order`, unless that is not known.
+pub(crate) fn take_handle(
+    (key, value): (&[u8], &[u8]),
+    previous: Option<&[u8]>,
+    data: &mut Range<u64>,
     order: Option<&Order>,
-    mut take: impl FnMut(&Entry, BlockHandle),
-) -> Result<(), Defect> {
-    for entry in entries_of(bytes, 0, 0) {
-        let entry = entry?;
-        check_shared(&entry, 0)?;
-        let key = bytes.get(entry.unshared()).unwrap_or(&[]);
-        if let (Some(previous), Some(order)) = (previous, order)
-            && order.compare(previous, key).is_ge()
-        {
-            let message = order.order_message("index keys", previous, key);
-            return Err(Defect::misordered(message));
-        }
-        let value = bytes.get(entry.value()).unwrap_or(&[]);
-        let handle = BlockHandle::decode(value).and_then(|(handle, _)| {
-            let end = handle.end().filter(|&end| end <= data.end)?;
-            let fits = handle.offset >= data.start && u32::try_from(handle.size).is_ok();
-            fits.then_some((handle, end))
-        });
-        let Some((handle, end)) = handle else {
-            let Range { start, end } = data;
-            let expected = format!("the handle of a data block between {start} and {end}");
-            return Err(BlockHandle::missing(expected, value));
-        };
-        take(&entry, handle);
-        (previous, data.start) = (Some(key), end);
+) -> Result<BlockHandle, Defect> {
+    if let (Some(previous), Some(order)) = (previous, order)
+        && order.compare(previous, key).is_ge()
+    {
+        let message = order.order_message("index keys", previous, key);
+        return Err(Defect::misordered(message));
     }
-    Ok(())
+    let handle = BlockHandle::decode(value).and_then(|(handle, _)| {
+        let end = handle.end().filter(|&end| end <= data.end)?;
+        let fits = handle.offset >= data.start && u32::try_from(handle.size).is_ok();
+        fits.then_some((handle, end))
+    });
+    let Some((handle, end)) = handle else {
+        let Range { start, end } = data;
+        let expected = format!("the handle of a data block between {start} and {end}");
+        return Err(BlockHandle::missing(expected, value));
+    };
+    data.start = end;
+    Ok(handle)
 }
 
 /// Collects what `about.pieces` says while a table is finished.

@@ -1,19 +1,17 @@
 //! A table's index, in pieces that appear when they are first needed: which data block may hold a key.
 
-use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
 
-use crate::comparator::{Order, common_prefix};
-use crate::format::block::{Block, BlockBuilder};
+use crate::comparator::Order;
+use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::{BlockHandle, Footer};
-use crate::format::frame::TRAILER_LEN;
-use crate::format::pieces::{IndexPieces, PIECE_LEN, decode_entries};
+use crate::format::pieces::{IndexPieces, take_handle};
 use crate::format::{Defect, require};
-use crate::read::index_entries::{IndexEntries, IndexEntry, partition_point};
+use crate::read::index_entries::{IndexEntries, IndexEntry};
 use crate::read::recognise::Evidence;
 
 /// Most memory that keys may unfold to, in multiples of the file's size.
@@ -22,14 +20,15 @@ use crate::read::recognise::Evidence;
 /// the keys could take the square of the block's length.
 const MAX_UNFOLDED: u64 = 32;
 
-/// The index block, cut into pieces of neighbouring entries. Of each piece it is known from the start how many entries it has, and
-/// its last one, whose key is the *top*: these entries are an index of the pieces. So a search knows the piece that it needs, and
-/// data blocks are numbered through.
+/// The index block, in the pieces of neighbouring entries that `about.pieces` names; without that, one piece, which is there from the
+/// start. Of each piece it is known from the start how many entries it has, and its last one, whose key is the *top*: these entries
+/// are an index of the pieces. So a search knows the piece that it needs, and data blocks are numbered through.
 ///
 /// A piece is decoded and checked once, and immutable then. Takes some 100 bytes per piece, and what those take that are there.
 #[derive(Debug)]
 pub(crate) struct Index {
-    form: Form,
+    /// How `about.pieces` divides the index block, which is then read in pieces; `None` if it was read at opening.
+    pub(super) divided: Option<IndexPieces>,
     /// The last entry of each piece.
     tops: IndexEntries,
     slots: Vec<Slot>,
@@ -41,15 +40,6 @@ pub(crate) struct Index {
     pub(crate) footer: Footer,
 }
 
-/// Where the entries come from.
-#[derive(Debug)]
-enum Form {
-    /// The index block, which was read at opening. Every key is stored whole, and has a restart.
-    Whole(Block<Bytes>),
-    /// The file, piece by piece, as its `about.pieces` says.
-    InFile(IndexPieces),
-}
-
 /// A piece, once it is there.
 #[derive(Debug, Default)]
 struct Slot {
@@ -58,7 +48,7 @@ struct Slot {
     piece: OnceLock<Box<Piece>>,
     /// Whether its [anchor](IndexPieces::anchor) was checked.
     is_anchored: AtomicBool,
-    /// Whether it is known to begin after the last entry of the piece before, as the first one does, and any that was cut in memory.
+    /// Whether it is known to begin after the last entry of the piece before, as the first one does.
     is_placed: AtomicBool,
 }
 
@@ -125,40 +115,41 @@ impl Piece {
 }
 
 impl Index {
-    /// The index in the block `contents`, cut at restarts. No piece is decoded yet; tops are checked, and their handles decoded.
-    ///
-    /// An index that shares prefixes is unfolded: every key is stored whole in memory.
+    /// The index in the block `contents`, which is decoded and checked whole. In memory, every key is stored whole.
     pub(crate) fn of_block(
         contents: Bytes,
         footer: Footer,
         file_size: u64,
         order: Option<&Order>,
     ) -> Result<Index, Defect> {
-        let block = unfold(Block::parse(contents)?, file_size)?;
-        // A file has no room for more data blocks, whatever the index claims.
-        let end = footer.data_end();
-        let most = end / TRAILER_LEN as u64;
-        let is_empty = block.entries().is_empty();
-        let count = if is_empty { 0 } else { block.restart_count };
-        let fits = count as u64 <= most;
-        let expected = || format!("at most {most} data blocks before offset {end}");
-        require(fits, expected, || format!("an index of {count}"))?;
-        let (mut tops, mut firsts, mut first) = (Vec::new(), Vec::new(), 0);
-        while first < count {
-            let most = block.restart(first).saturating_add(PIECE_LEN);
-            let end = partition_point(first + 1..count, |i| block.restart(i) <= most);
-            let entry = block.entry_at_restart(end - 1)?;
-            let value = block.data.get(entry.value()).unwrap_or(&[]);
-            let Some((handle, _)) = BlockHandle::decode(value) else {
-                let expected = format!("the handle of a data block in index entry {}", end - 1);
-                return Err(BlockHandle::missing(expected, value));
-            };
-            tops.push(IndexEntry::new(entry.unshared(), handle));
-            firsts.push(first);
-            first = end;
+        let most = file_size.saturating_mul(MAX_UNFOLDED);
+        let most = most.max(contents.len() as u64).min(u32::MAX.into());
+        let block = Block::parse(contents)?;
+        block.check_entries()?;
+        let (mut keys, mut entries, mut last) = (Vec::new(), Vec::new(), None);
+        let (mut cursor, mut data) = (BlockCursor::new(block), 0..footer.data_end());
+        while cursor.next()? {
+            let previous = last.map(|(start, _)| keys.split_at(start).1);
+            let entry = (cursor.key(), cursor.value());
+            let handle = take_handle(entry, previous, &mut data, order)?;
+            let start = keys.len();
+            keys.extend_from_slice(cursor.key());
+            let expected =
+                || format!("index keys that take at most {MAX_UNFOLDED} times the file, and 4 GiB");
+            let found = || format!("{} bytes of them", keys.len());
+            require(keys.len() as u64 <= most, expected, found)?;
+            entries.push(IndexEntry::new(start..keys.len(), handle));
+            last = Some((start, handle));
         }
-        let tops = IndexEntries::new(block.data.clone(), tops);
-        Index::new(Form::Whole(block), tops, firsts, count, footer, order)
+        let top = last.map(|(start, _)| Bytes::copy_from_slice(keys.split_at(start).1));
+        let tops = last.map(|(start, handle)| IndexEntry::new(0..keys.len() - start, handle));
+        let tops = IndexEntries::new(top.unwrap_or_default(), tops.into_iter().collect());
+        keys.shrink_to_fit();
+        let (keys, len) = (Bytes::from(keys), entries.len());
+        let firsts = last.map(|_| 0).into_iter().collect();
+        let index = Index::new(None, tops, firsts, len, footer, order)?;
+        index.keep(0, keys, entries);
+        Ok(index)
     }
 
     /// The index in a file that says how it is divided. Nothing of it is read yet.
@@ -178,11 +169,11 @@ impl Index {
         let tops = IndexEntries::new(bytes, tops.into_iter().map(entry).collect());
         let (p, len) = (0..pieces.len(), pieces.blocks_before(pieces.len()));
         let firsts = p.map(|p| pieces.blocks_before(p)).collect();
-        Index::new(Form::InFile(pieces), tops, firsts, len, footer, order)
+        Index::new(Some(pieces), tops, firsts, len, footer, order)
     }
 
     fn new(
-        form: Form,
+        divided: Option<IndexPieces>,
         tops: IndexEntries,
         firsts: Vec<usize>,
         len: usize,
@@ -196,28 +187,19 @@ impl Index {
                 return Err(Defect::misordered(message));
             }
         }
-        let is_in_memory = matches!(form, Form::Whole(_));
         let slot = |first| Slot {
             first,
-            is_placed: AtomicBool::new(first == 0 || is_in_memory),
+            is_placed: AtomicBool::new(first == 0),
             ..Slot::default()
         };
         Ok(Index {
-            form,
+            divided,
             tops,
             slots: firsts.into_iter().map(slot).collect(),
             held: AtomicUsize::new(0),
             len,
             footer,
         })
-    }
-
-    /// How `about.pieces` divides the index block, which is then read in pieces; `None` if it was read at opening.
-    pub(crate) fn divided(&self) -> Option<&IndexPieces> {
-        match &self.form {
-            Form::Whole(_) => None,
-            Form::InFile(pieces) => Some(pieces),
-        }
     }
 
     /// Number of data blocks.
@@ -233,9 +215,9 @@ impl Index {
 
     /// Bytes of memory that it takes, with the pieces that are there.
     pub(super) fn weight(&self) -> usize {
-        let own = self.divided().map_or(0, IndexPieces::weight);
+        let own = self.divided.as_ref().map_or(0, IndexPieces::weight);
         let slots = size_of_val(&*self.slots);
-        own + self.tops.weight(true) + slots + self.held.load(Relaxed)
+        own + self.tops.weight() + slots + self.held.load(Relaxed)
     }
 
     /// The last key of each piece.
@@ -255,12 +237,6 @@ impl Index {
     /// Where in the file the last data block of piece `p`, one of `0..pieces()`, ends.
     pub(super) fn data_end(&self, p: usize) -> Option<u64> {
         self.tops.handle(p).end()
-    }
-
-    /// The data blocks of piece `p`.
-    fn blocks_of(&self, p: usize) -> Range<usize> {
-        let first = |p: usize| self.slots.get(p).map_or(self.len, |slot| slot.first);
-        first(p)..first(p + 1)
     }
 
     /// The piece that names data block `i`, one of `0..len()`.
@@ -412,15 +388,14 @@ impl Index {
 
     /// Checks the bytes of the anchor of piece `p`.
     pub(super) fn admit_anchor(&self, p: usize, bytes: &[u8]) -> Result<(), Defect> {
-        if let (Some(pieces), Some(slot)) = (self.divided(), self.slots.get(p)) {
+        if let (Some(pieces), Some(slot)) = (&self.divided, self.slots.get(p)) {
             pieces.check_anchor(p, bytes)?;
             slot.is_anchored.store(true, Relaxed);
         }
         Ok(())
     }
 
-    /// Decodes, checks and keeps piece `p`, unless it is there: `bytes` are those at its [range](IndexPieces::range), if the index is
-    /// [divided](Self::divided).
+    /// Decodes, checks and keeps piece `p`, unless it is there: `bytes` are those at its [range](IndexPieces::range).
     ///
     /// Handles must be in the file's order without overlap. Keys must ascend, unless the order is not known (`None`).
     pub(super) fn admit(
@@ -429,75 +404,37 @@ impl Index {
         bytes: &Bytes,
         order: Option<&Order>,
     ) -> Result<(), Defect> {
-        let Some(slot) = self.slots.get(p).filter(|slot| slot.piece.get().is_none()) else {
-            return Ok(());
-        };
-        // A hostile file may state any number of entries. One takes five bytes at least.
-        let most = match &self.form {
-            Form::Whole(block) => block.restart_count,
-            Form::InFile(_) => bytes.len() / 5,
-        };
-        let mut entries = Vec::with_capacity(self.blocks_of(p).len().min(most));
-        let mut take = |key, handle| entries.push(IndexEntry::new(key, handle));
-        let bytes = match &self.form {
-            Form::Whole(block) => self.decode_held(block, p, order, take)?,
-            Form::InFile(pieces) => {
-                pieces.decode_piece(p, bytes, order, &mut take)?;
-                bytes.clone()
-            }
+        if let Some(pieces) = self.divided.as_ref().filter(|_| !self.has(p)) {
+            let mut entries = Vec::new();
+            pieces.decode_piece(p, bytes, order, |key, handle| {
+                entries.push(IndexEntry::new(key, handle));
+            })?;
+            self.keep(p, bytes.clone(), entries);
+        }
+        Ok(())
+    }
+
+    /// Keeps piece `p`, which has these entries, whose keys lie in `bytes`.
+    fn keep(&self, p: usize, bytes: Bytes, entries: Vec<IndexEntry>) {
+        let Some(slot) = self.slots.get(p) else {
+            return;
         };
         let piece = Piece {
             first: slot.first,
             states: entries.iter().map(|_| State::default()).collect(),
             entries: IndexEntries::new(bytes, entries),
         };
-        let weight = piece.entries.weight(self.divided().is_some()) + piece.states.len();
+        let weight = piece.entries.weight() + piece.states.len();
         // Another thread may have been faster.
         if slot.piece.set(Box::new(piece)).is_ok() {
             self.held.fetch_add(weight, Relaxed);
         }
-        Ok(())
     }
 
-    /// Decodes piece `p` of an index block that was read at opening. Returns its bytes.
-    fn decode_held(
-        &self,
-        block: &Block<Bytes>,
-        p: usize,
-        order: Option<&Order>,
-        mut take: impl FnMut(Range<usize>, BlockHandle),
-    ) -> Result<Bytes, Defect> {
-        let blocks = self.blocks_of(p);
-        // A restart of another writer's index may say anything.
-        let len = block.entries().len();
-        let start = block.restart(blocks.start).min(len);
-        let end = match blocks.end {
-            end if end == self.len => len,
-            end => block.restart(end).min(len),
-        };
-        let data_start = p.checked_sub(1).and_then(|before| self.data_end(before));
-        let data = data_start.unwrap_or(0)..self.footer.data_end();
-        let bytes = block.data.slice(start..end.max(start));
-        let mut restarts = blocks.clone().map(|i| block.restart(i));
-        let mut has_restarts = true;
-        decode_entries(&bytes, self.top_before(p), data, order, |entry, handle| {
-            take(entry.unshared(), handle);
-            // LevelDB finds an entry by its restart, and so do tops.
-            has_restarts &= restarts.next() == Some(start + entry.offset());
-        })?;
-        if has_restarts && restarts.next().is_none() {
-            return Ok(bytes);
-        }
-        let expected = format!("{} index entries from byte {start} on", blocks.len());
-        Err(Defect::new(expected, "others, or restarts elsewhere"))
-    }
-
-    /// The keys of the first piece, which is there, and the tops of the others.
+    /// The keys of the first piece, if it is there: all keys of an index that is not [divided](Self::divided).
     pub(super) fn first_keys(&self) -> impl Iterator<Item = &[u8]> {
-        let first = self.blocks_of(0).filter_map(|i| self.block(i).ok());
-        first
-            .map(|found| self.key(found))
-            .chain(self.tops().skip(1))
+        let entries = self.piece(0).map(|piece| &piece.entries).into_iter();
+        entries.flat_map(|entries| (0..entries.len()).map(|i| entries.key(i)))
     }
 
     /// What the [first keys](Self::first_keys) say of the table's kind.
@@ -510,38 +447,12 @@ impl Index {
     }
 }
 
-/// `block`, or a copy in which every key is stored whole and has a restart.
-///
-/// If a second entry has a restart of its own, or there is none, then all do, in what any builder of blocks writes. Where a later one
-/// does not, that is an error when its piece is decoded.
-fn unfold(block: Block<Bytes>, file_size: u64) -> Result<Block<Bytes>, Defect> {
-    let second = block.iter().nth(1).transpose()?;
-    let restart = (block.restart_count > 1).then(|| block.restart(1));
-    if block.entries().is_empty() || second.map(|second| second.offset()) == restart {
-        return Ok(block);
-    }
-    block.check_restarts()?;
-    let most = file_size
-        .saturating_mul(MAX_UNFOLDED)
-        .min(isize::MAX as u64 / 2);
-    let mut builder = BlockBuilder::new(1);
-    let mut cursor = BlockCursor::new(block);
-    while cursor.next()? {
-        let (key, value) = (cursor.key(), cursor.value());
-        let len = (builder.len() + key.len() + value.len()) as u64;
-        let fits = len <= most && builder.has_room(key.len(), value.len());
-        let expected =
-            || format!("index keys that take at most {MAX_UNFOLDED} times the file, and 4 GiB");
-        require(fits, expected, || format!("{len} bytes of entries"))?;
-        builder.add(key, common_prefix(&builder.last_key, key), value);
-    }
-    Block::parse(builder.finish(Bytes::copy_from_slice))
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::comparator::common_prefix;
     use crate::error::{Error, ErrorKind, Section};
+    use crate::format::block::BlockBuilder;
     use proptest::prelude::*;
 
     pub(crate) fn encode(keys: &[Vec<u8>], interval: usize) -> Vec<u8> {
@@ -569,14 +480,8 @@ pub(super) mod tests {
             metaindex: handle,
             index: handle,
         };
-        let decode = || {
-            let index = Index::of_block(block, footer, file_size, Some(&Order::Bytewise))?;
-            for p in 0..index.pieces() {
-                index.admit(p, &Bytes::new(), Some(&Order::Bytewise))?;
-            }
-            Ok(index)
-        };
-        decode().map_err(|defect: Defect| defect.locate(Section::Index, offset))
+        let index = Index::of_block(block, footer, file_size, Some(&Order::Bytewise));
+        index.map_err(|defect| defect.locate(Section::Index, offset))
     }
 
     proptest! {
@@ -651,12 +556,7 @@ pub(super) mod tests {
             let error = decode(&builder.finish(<[u8]>::to_vec)).unwrap_err();
             let corruption = error.corruption().unwrap();
             assert_eq!(corruption.section, Section::Index);
-            // What is no handle at all is noticed at the end of a piece before its entries are decoded.
-            let expected = if bad.1.len() < 2 {
-                "the handle of a data block in index entry 1"
-            } else {
-                "data block between 15"
-            };
+            let expected = "data block between 15";
             assert!(corruption.expected.contains(expected), "{error}");
         }
     }
@@ -707,7 +607,7 @@ pub(super) mod tests {
         assert_eq!(decode_before(500).unwrap().len(), 100);
         for data_end in [0, 5, 495, 499] {
             let error = decode_before(data_end).unwrap_err().to_string();
-            let expected = format!("at most {} data blocks", data_end / 5);
+            let expected = format!("data block between {} and {data_end}", data_end / 5 * 5);
             assert!(error.contains(&expected), "{error}");
         }
     }

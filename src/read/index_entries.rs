@@ -18,7 +18,7 @@ use crate::format::footer::BlockHandle;
 pub(super) struct IndexEntries {
     /// What the keys lie in.
     bytes: Bytes,
-    entries: Vec<IndexEntry>,
+    entries: Box<[IndexEntry]>,
     /// The prefix of the last entry of each span.
     span_ends: Box<[u64]>,
     /// The leading bytes that all keys but the last share. The last may be the successor of the table's last key, often a
@@ -56,7 +56,7 @@ impl IndexEntries {
         let mut made = IndexEntries {
             span_ends: Box::default(),
             shared: Bytes::new(),
-            entries,
+            entries: entries.into(),
             bytes,
         };
         let others = 0..made.len().saturating_sub(1);
@@ -73,11 +73,10 @@ impl IndexEntries {
         made
     }
 
-    /// Bytes of memory that it takes, with those that its keys lie in or without.
-    pub(super) fn weight(&self, with_bytes: bool) -> usize {
-        let bytes = if with_bytes { self.bytes.len() } else { 0 };
+    /// Bytes of memory that it takes, with those that its keys lie in.
+    pub(super) fn weight(&self) -> usize {
         let own = size_of::<IndexEntries>() + size_of_val(&*self.span_ends);
-        bytes + own + size_of_val(&*self.entries)
+        self.bytes.len() + own + size_of_val(&*self.entries)
     }
 
     /// Number of data blocks.

@@ -37,9 +37,6 @@ use crate::trace;
 /// Bytes before a metaindex that are read with it: an ordinary properties block takes some 300.
 const PROPERTIES_ROOM: u64 = 4 << 10;
 
-/// Of an index that is read whole, so many pieces are checked at opening: few tops ascend in another order by chance.
-const CHECKED_PIECES: usize = 2;
-
 /// Where the index does not tell a plain table from a database's, so many entries of the first data block are looked at, until
 /// their keys take so many bytes: sharing prefixes, keys could take the square of the block.
 const MAX_ENTRIES: usize = 64;
@@ -382,13 +379,7 @@ impl Opening<'_> {
             return Index::in_file(pieces, footer, order).map_err(locate);
         }
         let block = self.read_index()?;
-        let decode = |order| -> Result<Index, Defect> {
-            let index = Index::of_block(block.clone(), footer, file_size, order)?;
-            for p in 0..CHECKED_PIECES.min(index.pieces()) {
-                index.admit(p, &Bytes::new(), order)?;
-            }
-            Ok(index)
-        };
+        let decode = |order| Index::of_block(block.clone(), footer, file_size, order);
         decode(order).map_err(|defect| {
             // An index that does not ascend bytewise is seldom a plain table's.
             let is_database = |index: Index| index.evidence().kind() == KeyKind::Database;
@@ -441,11 +432,12 @@ impl Table {
 impl Inner {
     /// Keeps those parts that came with the end of the file. What is damaged there is an error now.
     fn admit_tail(&self) -> Result<()> {
-        let admit = |part| match self.part_range(part) {
-            Some(range) if self.file.holds(&range) => {
-                self.admit_part(part, &self.file.read_range(&range)?)
+        let admit = |part| {
+            let range = self.part_range(part);
+            if self.has(part) || !self.file.holds(&range) {
+                return Ok(());
             }
-            _ => Ok(()),
+            self.admit_part(part, &self.file.read_range(&range)?)
         };
         self.parts().into_iter().try_for_each(admit)?;
         let pieces = (0..self.index.pieces()).filter(|&p| self.index.has(p));
@@ -455,7 +447,7 @@ impl Inner {
 
     /// Reads, checks and keeps `parts`.
     async fn load_parts(&mut self, parts: Vec<Part>) -> Result<()> {
-        let (ranges, parts): (Vec<_>, Vec<_>) = self.unread(parts)?.into_iter().unzip();
+        let (ranges, parts): (Vec<_>, Vec<_>) = self.unread(parts).into_iter().unzip();
         self.file.hold(ranges.clone()).await?;
         let mut read = ranges.iter().zip(parts);
         read.try_for_each(|(range, part)| self.admit_part(part, &self.file.read_range(range)?))

@@ -90,8 +90,8 @@ impl OpenOptions {
     /// default. Afterwards, every lookup is right, or an error, whoever wrote the table and in whatever order.
     ///
     /// A table that names its order in its [properties](crate::Table::properties), as tables of this crate do, is opened in that
-    /// order or refused, and needs no such check. Of any other table, what is read is checked: the first pieces of the
-    /// index when the table is opened, the others and each data block when they are first read, and a file of up to 64 KiB whole.
+    /// order or refused, and needs no such check. Of any other table, what is read is checked: the index
+    /// when the table is opened, each data block when it is first read, and a file of up to 64 KiB whole.
     /// **A larger table in another order than the assumed one can hide keys from lookups:** if its index ascends in the assumed
     /// order, and so do the blocks that lookups read, [`get`](crate::Table::get) returns `None` for a key in a block that it did not look in. The first block that
     /// shows the order is an error. That takes an order that seldom differs from the assumed one.

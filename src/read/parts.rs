@@ -124,8 +124,8 @@ impl Inner {
         let (mut parts, mut len) = (Vec::new(), 0);
         for n in 0..=here.abs_diff(end) {
             let p = if end < here { here - n } else { here + n };
-            let range = self.part_range(Part::Index(p));
-            len += range.map_or(most, |range| range.end - range.start);
+            let Range { start, end } = self.part_range(Part::Index(p));
+            len += end - start;
             if self.index.has(p) || n > 0 && len > most {
                 break;
             }
@@ -161,16 +161,18 @@ impl Inner {
         }
     }
 
-    /// Where in the file a part lies; `None` if it was read at opening, and is only to be checked.
-    pub(super) fn part_range(&self, part: Part) -> Option<Range<u64>> {
-        match part {
-            Part::Index(p) => Some(self.index.divided()?.range(p)),
-            Part::Anchor(p) => {
-                let (offset, bytes) = self.index.divided()?.anchor(p);
-                Some(offset..offset + bytes.len() as u64)
-            }
+    /// Where in the file a part lies; nowhere if it was read at opening.
+    pub(super) fn part_range(&self, part: Part) -> Range<u64> {
+        let divided = self.index.divided.as_ref();
+        let range = match part {
+            Part::Index(p) => divided.map(|pieces| pieces.range(p)),
+            Part::Anchor(p) => divided.map(|pieces| {
+                let (offset, bytes) = pieces.anchor(p);
+                offset..offset + bytes.len() as u64
+            }),
             part => self.filter_of(part).map(|(filter, i)| filter.range(i)),
-        }
+        };
+        range.unwrap_or_default()
     }
 
     /// Checks a part and keeps it; `bytes` are those at its [range](Inner::part_range).
@@ -189,33 +191,25 @@ impl Inner {
             }
         };
         kept.map_err(|defect| {
-            let range = self.part_range(part);
-            let offset = range.map_or(self.index.footer.index.offset, |range| range.start);
+            let offset = self.part_range(part).start;
             self.file.locate(defect, section, offset)
         })
     }
 
-    /// Where those of `parts` lie that are to be read, in ascending order, each once. Those that were read at opening are checked and
-    /// kept.
-    pub(super) fn unread(&self, mut parts: Vec<Part>) -> Result<Vec<(Range<u64>, Part)>> {
+    /// Those of `parts` that are not there, with where they lie, in ascending order, each once.
+    pub(super) fn unread(&self, parts: Vec<Part>) -> Vec<(Range<u64>, Part)> {
+        let unread = parts.into_iter().filter(|&part| !self.has(part));
+        let mut unread: Vec<_> = unread.map(|part| (self.part_range(part), part)).collect();
+        unread.sort_unstable_by_key(|(range, part)| (range.start, range.end, *part));
         // Many keys need the same ones.
-        parts.sort_unstable();
-        parts.dedup();
-        let mut unread = Vec::with_capacity(parts.len());
-        for part in parts.into_iter().filter(|&part| !self.has(part)) {
-            match self.part_range(part) {
-                Some(range) => unread.push((range, part)),
-                None => self.admit_part(part, &Bytes::new())?,
-            }
-        }
-        unread.sort_unstable_by_key(|(range, _)| (range.start, range.end));
-        Ok(unread)
+        unread.dedup();
+        unread
     }
 
     /// Reads those of `parts` that are not there, all at once, those less than a page apart together, and keeps them.
     #[cold]
     pub(super) fn bring(&self, parts: Vec<Part>) -> Result<()> {
-        let (ranges, parts): (Vec<_>, Vec<_>) = self.unread(parts)?.into_iter().unzip();
+        let (ranges, parts): (Vec<_>, Vec<_>) = self.unread(parts).into_iter().unzip();
         let mut result = Ok(());
         self.file.read_each(&ranges, &mut |i, bytes| {
             if let (Ok(()), Some(&part)) = (&result, parts.get(i)) {

@@ -101,7 +101,7 @@ impl AsyncTable {
     /// Reads parts of index and filters, all at once, and keeps them.
     pub(super) async fn bring(&self, parts: Vec<Part>) -> Result<()> {
         let inner = &*self.table.inner;
-        let unread = inner.unread(parts)?;
+        let unread = inner.unread(parts);
         let admit = |bytes: &Bytes, part| inner.admit_part(part, bytes);
         let arriving = self.fetch(unread, MAX_PIECE_GAP, admit);
         arriving.try_collect().await
