@@ -28,22 +28,13 @@ const ENTRY_OVERHEAD: u64 = 96;
 #[derive(Clone)]
 pub struct BlockCache(pub(super) Arc<Cache<BlockKey, Bytes, BlockWeighter>>);
 
-/// A block's identity in the cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct BlockKey {
-    pub(crate) table: TableId,
-    pub(crate) offset: u64,
-}
+/// A block's identity in the cache: the number of its table, and its offset there.
+pub(super) type BlockKey = (u64, u64);
 
-/// Tells open tables apart, so that a file replaced under its name is never mistaken for the old one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct TableId(u64);
-
-impl TableId {
-    pub(crate) fn next() -> TableId {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        TableId(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
+/// A number that no other open table has, so that a file replaced under its name is never mistaken for the old one.
+pub(super) fn next_table() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -59,14 +50,9 @@ impl BlockCache {
     /// A cache that holds up to `capacity` bytes of blocks, their bookkeeping included.
     pub fn new(capacity: u64) -> BlockCache {
         // An estimate of how many blocks that is, for the sizes of the cache's own tables.
-        let blocks = usize::try_from(capacity / 4096)
-            .unwrap_or(usize::MAX)
-            .max(16);
-        BlockCache(Arc::new(Cache::with_weighter(
-            blocks,
-            capacity,
-            BlockWeighter,
-        )))
+        let blocks = usize::try_from(capacity / 4096).unwrap_or(usize::MAX);
+        let cache = Cache::with_weighter(blocks.max(16), capacity, BlockWeighter);
+        BlockCache(Arc::new(cache))
     }
 
     /// The cache of 32 MiB that all tables share which were opened without one of their own.
@@ -107,12 +93,8 @@ impl BlockCache {
 
 impl fmt::Debug for BlockCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "BlockCache({} of {} bytes)",
-            self.size(),
-            self.capacity()
-        )
+        let (size, capacity) = (self.size(), self.capacity());
+        write!(f, "BlockCache({size} of {capacity} bytes)")
     }
 }
 
@@ -123,17 +105,12 @@ mod tests {
     #[test]
     fn stays_within_its_bytes_and_keeps_what_is_used() {
         let cache = BlockCache::new(1 << 20);
-        let table = TableId::next();
-        let hot = BlockKey {
-            table,
-            offset: u64::MAX,
-        };
+        let table = next_table();
+        let hot = (table, u64::MAX);
         cache.0.insert(hot, Bytes::from(vec![7; 4096]));
         for i in 0..2000 {
             let len = 1000 + (i as usize * 37) % 9000;
-            cache
-                .0
-                .insert(BlockKey { table, offset: i }, Bytes::from(vec![0; len]));
+            cache.0.insert((table, i), Bytes::from(vec![0; len]));
             assert!(cache.size() <= cache.capacity());
             assert_eq!(
                 cache.0.get(&hot).map(|b| b.len()),
@@ -144,22 +121,13 @@ mod tests {
         assert!(cache.size() > cache.capacity() / 2);
         let gauges: Vec<u64> = cache.metrics().map(|(_, value, _)| value).collect();
         assert_eq!(gauges, [cache.size(), 1 << 20]);
-        assert_eq!(
-            cache.0.get(&BlockKey {
-                table: TableId::next(),
-                offset: 1999
-            }),
-            None
-        );
+        assert_eq!(cache.0.get(&(next_table(), 1999)), None);
     }
 
     #[test]
     fn a_cache_of_nothing_keeps_nothing() {
         let cache = BlockCache::new(0);
-        let key = BlockKey {
-            table: TableId::next(),
-            offset: 0,
-        };
+        let key = (next_table(), 0);
         cache.0.insert(key, Bytes::from_static(b"block"));
         assert_eq!(cache.0.get(&key), None);
         assert_eq!(cache.size(), 0);

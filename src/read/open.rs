@@ -21,7 +21,7 @@ use crate::format::internal_key::user_order;
 use crate::format::pieces::{IndexPieces, Pieces};
 use crate::format::pieces_filter::FilterPieces;
 use crate::format::properties::{KeyKind, Properties, STORED_ORDER};
-use crate::read::cache::TableId;
+use crate::read::cache::next_table;
 use crate::read::file::{TAIL_LEN, TableFile};
 use crate::read::filter::{FilterOf, TableFilter};
 use crate::read::index::{BlockRef, Index};
@@ -115,7 +115,7 @@ impl OpenOptions {
             properties,
             cache: self.cache.clone(),
             caches_raw: self.chose_cache || !is_file,
-            id: TableId::next(),
+            id: next_table(),
             passed_last: AtomicBool::new(false),
             file: opening.file,
         };

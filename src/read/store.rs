@@ -41,33 +41,27 @@ pub(super) fn batch_len(blocks: &[BlockRef]) -> usize {
 }
 
 impl Inner {
-    /// Where a data block lies in a file in memory, if it is used there, and was checked before.
+    /// Where a data block lies in a file in memory, if it is used there, and was checked before; if checksums are verified, with a right
+    /// one.
     #[inline(always)]
     pub(super) fn in_place(
         &self,
         found: BlockRef,
         read: ReadOptions,
     ) -> Option<(&Bytes, Range<usize>)> {
-        if !self.is_in_place(found, read) {
-            return None;
-        }
-        // Both fit: the block was read from there before.
-        let start = found.handle.offset as usize;
-        Some((
-            self.file.memory()?,
-            start..start + found.handle.size as usize,
-        ))
-    }
-
-    /// Whether a data block is used where it lies in memory; if checksums are verified, it has a right one.
-    #[inline]
-    pub(super) fn is_in_place(&self, found: BlockRef, read: ReadOptions) -> bool {
-        let state = self.index.state(found);
-        state.has(if read.verify_checksums {
+        let verified = read.verify_checksums;
+        let bit = if verified {
             State::VERIFIED
         } else {
             State::IN_PLACE
-        })
+        };
+        if !self.index.state(found).has(bit) {
+            return None;
+        }
+        // Both fit: the block was read from there before.
+        let BlockHandle { offset, size } = found.handle;
+        let range = offset as usize..(offset + size) as usize;
+        Some((self.file.memory()?, range))
     }
 
     /// A data block, from memory, the cache or the source. In a mapped file, it should have been announced.
@@ -120,10 +114,7 @@ impl Inner {
 
     /// The name of the data block at `handle` in the cache.
     pub(super) fn cache_key(&self, handle: BlockHandle) -> BlockKey {
-        BlockKey {
-            table: self.id,
-            offset: handle.offset,
-        }
+        (self.id, handle.offset)
     }
 
     /// The data block in `frame`, which came from the source: checked, and kept.
@@ -243,7 +234,6 @@ impl Inner {
                 take(*at, Ok(std::mem::take(block)));
             }
         }
-        missing.sort_unstable_by_key(|(_, found)| found.block);
         let ranges = missing.iter().map(|(_, found)| frame_range(found.handle));
         let ranges: Vec<Range<u64>> = ranges.collect();
         self.file.read_each(&ranges, &mut |i, frame| {
@@ -284,7 +274,7 @@ mod tests {
         builder.finish().unwrap();
         let table = OpenOptions::new().open_source(file).unwrap();
         let first = table.inner.block(0).unwrap();
-        let is_in_place = |table: &Table| table.inner.is_in_place(first, table.read);
+        let is_in_place = |table: &Table| table.inner.in_place(first, table.read).is_some();
         let careless = table.with_read_options(ReadOptions::new().verify_checksums(false));
         assert!(!is_in_place(&careless));
         assert!(careless.contains_key("key").unwrap());

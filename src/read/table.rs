@@ -15,7 +15,7 @@ use crate::format::block::Block;
 use crate::format::block_search::prefetch_block;
 use crate::format::prefetch::IS_HINT;
 use crate::format::properties::Properties;
-use crate::read::cache::{BlockCache, TableId};
+use crate::read::cache::BlockCache;
 use crate::read::file::TableFile;
 use crate::read::filter::TableFilter;
 use crate::read::index::{BlockRef, Index, NotLoaded};
@@ -69,7 +69,8 @@ pub(crate) struct Inner {
     pub(super) cache: Option<BlockCache>,
     /// Whether blocks that are stored raw go to the cache, too.
     pub(super) caches_raw: bool,
-    pub(super) id: TableId,
+    /// The table's number in the cache.
+    pub(super) id: u64,
     /// Whether the filter passed the last key that was looked up in this file, which is in memory.
     pub(super) passed_last: AtomicBool,
 }
