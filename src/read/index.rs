@@ -439,10 +439,9 @@ impl Index {
 
     /// What the [first keys](Self::first_keys) say of the table's kind.
     pub(super) fn evidence(&self) -> Evidence {
-        let mut evidence = Evidence::default();
+        let (mut evidence, mut previous) = (Evidence::default(), None);
         self.first_keys()
-            .for_each(|key| evidence.add_index_key(key));
-        evidence.end_block();
+            .for_each(|key| evidence.add_index_key(previous.replace(key), key));
         evidence
     }
 }

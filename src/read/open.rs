@@ -37,9 +37,8 @@ use crate::trace;
 /// Bytes before a metaindex that are read with it: an ordinary properties block takes some 300.
 const PROPERTIES_ROOM: u64 = 4 << 10;
 
-/// Where the index does not tell a plain table from a database's, so many entries of the first data block are looked at, until
-/// their keys take so many bytes: sharing prefixes, keys could take the square of the block.
-const MAX_ENTRIES: usize = 64;
+/// Where the index does not tell a plain table from a database's, entries of the first data block are looked at until their keys take
+/// so many bytes, a kilobyte each at least: sharing prefixes, keys could take the square of the block.
 const MAX_BYTES: usize = 64 << 10;
 
 impl OpenOptions {
@@ -459,10 +458,11 @@ impl Inner {
         let mut read = || {
             frame::verify(&frame)?;
             let mut cursor = BlockCursor::new(Block::parse(frame::open(&frame)?)?);
-            let (mut entries, mut bytes) = (0, 0);
-            while entries < MAX_ENTRIES && bytes < MAX_BYTES && cursor.next()? {
-                evidence.add_entry(cursor.key(), cursor.value());
-                (entries, bytes) = (entries + 1, bytes + cursor.key().len());
+            let (mut previous, mut bytes) = (None, 0);
+            while bytes < MAX_BYTES && cursor.next()? {
+                evidence.add_entry(previous.as_deref(), cursor.key(), cursor.value());
+                bytes += cursor.key().len().max(1 << 10);
+                previous = Some(cursor.key().to_vec());
             }
             Ok(())
         };

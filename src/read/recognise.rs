@@ -31,17 +31,6 @@ use crate::format::properties::KeyKind;
 /// then still newest first in a database.
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
-    counts: Counts,
-    /// The key before in the same block.
-    previous: Option<Vec<u8>>,
-    /// Index keys that differ from the last key of their block, and those of them that lie after it in the assumed order.
-    shortened: u64,
-    shortened_right: u64,
-}
-
-/// [`Evidence`] as numbers: what a block adds to it.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Counts {
     keys: u64,
     /// Keys that no database has.
     foreign: u64,
@@ -53,6 +42,9 @@ pub(crate) struct Counts {
     against: u64,
     /// Neighbours that ascend in neither order.
     neither: u64,
+    /// Index keys that differ from the last key of their block, and those of them that lie after it in the assumed order.
+    shortened: u64,
+    shortened_right: u64,
 }
 
 /// Evidence for a database has to outweigh that against it by this factor.
@@ -67,36 +59,35 @@ const FOREIGN_IN: u64 = 16;
 const FEWEST_KEYS: u64 = 4;
 
 impl Evidence {
-    /// Adds a key of the index. They come in the block's order.
-    pub(crate) fn add_index_key(&mut self, key: &[u8]) {
-        self.counts.for_database += u64::from(is_separator(key));
-        self.add_key(key);
+    /// Adds a key of the index, which comes after `previous` in its block.
+    pub(crate) fn add_index_key(&mut self, previous: Option<&[u8]>, key: &[u8]) {
+        self.for_database += u64::from(is_separator(key));
+        self.add_key(previous, key);
     }
 
-    /// Adds an entry of a data block. They come in the block's order.
-    pub(crate) fn add_entry(&mut self, key: &[u8], value: &[u8]) {
+    /// Adds an entry of a data block, in which it comes after the key `previous`.
+    pub(crate) fn add_entry(&mut self, previous: Option<&[u8]>, key: &[u8], value: &[u8]) {
         let is_deletion =
             InternalKey::parse(key).is_some_and(|key| key.value_type == ValueType::Deletion);
-        self.counts.foreign += u64::from(is_deletion && !value.is_empty());
-        self.add_key(key);
+        self.foreign += u64::from(is_deletion && !value.is_empty());
+        self.add_key(previous, key);
     }
 
-    fn add_key(&mut self, key: &[u8]) {
-        let counts = &mut self.counts;
-        counts.keys += 1;
-        counts.foreign += u64::from(!may_be_internal(key));
-        counts.ordinary += u64::from(is_ordinary(key));
-        if let Some(previous) = &self.previous {
-            counts.add_neighbours(previous, key);
-        }
-        let previous = self.previous.get_or_insert_default();
-        previous.clear();
-        previous.extend_from_slice(key);
-    }
-
-    /// Ends a block: the next key is not compared with the one before.
-    pub(crate) fn end_block(&mut self) {
-        self.previous = None;
+    fn add_key(&mut self, previous: Option<&[u8]>, key: &[u8]) {
+        self.keys += 1;
+        self.foreign += u64::from(!may_be_internal(key));
+        self.ordinary += u64::from(is_ordinary(key));
+        let Some(previous) = previous else {
+            return;
+        };
+        let bytewise = compare_bytes(previous, key).0.is_lt();
+        let internal = InternalKeyComparator::BYTEWISE
+            .compare(previous, key)
+            .is_lt();
+        let is_version = tag(key).is_some() && user_key(previous) == user_key(key);
+        self.for_database += u64::from(internal && !bytewise);
+        self.against += u64::from(!internal && (bytewise || is_version));
+        self.neither += u64::from(!internal && !bytewise);
     }
 
     /// Adds the index key of a block whose last key is `last`, in a table that is taken to be in this order.
@@ -107,19 +98,13 @@ impl Evidence {
     }
 
     /// Adds the evidence of another block.
-    pub(crate) fn add(&mut self, counts: &Counts) {
-        let own = &mut self.counts;
-        own.keys += counts.keys;
-        own.foreign += counts.foreign;
-        own.ordinary += counts.ordinary;
-        own.for_database += counts.for_database;
-        own.against += counts.against;
-        own.neither += counts.neither;
-    }
-
-    /// The numbers so far.
-    pub(crate) fn counts(&self) -> Counts {
-        self.counts
+    pub(crate) fn add(&mut self, other: &Evidence) {
+        self.keys += other.keys;
+        self.foreign += other.foreign;
+        self.ordinary += other.ordinary;
+        self.for_database += other.for_database;
+        self.against += other.against;
+        self.neither += other.neither;
     }
 
     /// Returns the kind of the keys added so far: plain if they do not decide it.
@@ -129,13 +114,12 @@ impl Evidence {
 
     /// Returns the kind of the keys added so far; `None` if they fit both.
     pub(crate) fn verdict(&self) -> Option<KeyKind> {
-        let Counts { keys, foreign, .. } = self.counts;
-        let mut for_database = self.counts.for_database;
-        let mut against = self.counts.against;
+        let Evidence { keys, foreign, .. } = *self;
+        let (mut for_database, mut against) = (self.for_database, self.against);
         if foreign * FOREIGN_IN >= keys {
             against += foreign;
         }
-        let has_own_order = self.counts.neither > 0;
+        let has_own_order = self.neither > 0;
         if has_own_order && keys >= FEWEST_KEYS {
             for_database += keys / WEIGHT;
         }
@@ -145,13 +129,13 @@ impl Evidence {
             Some(KeyKind::Plain)
         } else {
             // Both orders fit. A plain key has two zeros in this place by chance, and seldom so have all.
-            (keys > 0 && self.counts.ordinary == keys).then_some(KeyKind::Database)
+            (keys > 0 && self.ordinary == keys).then_some(KeyKind::Database)
         }
     }
 
     /// Whether there are keys, and each of them may be an internal key.
     pub(crate) fn may_hold_internal_keys(&self) -> bool {
-        self.counts.keys > 0 && self.counts.foreign == 0
+        self.keys > 0 && self.foreign == 0
     }
 
     /// Whether the index shows that keys are in the assumed order, by keys that were shortened in it.
@@ -159,19 +143,6 @@ impl Evidence {
     /// Keys out of order are then the writer's fault. Most other comparators shorten nothing.
     pub(crate) fn order_is_evident(&self) -> bool {
         self.shortened_right > WEIGHT * (self.shortened - self.shortened_right)
-    }
-}
-
-impl Counts {
-    fn add_neighbours(&mut self, previous: &[u8], key: &[u8]) {
-        let bytewise = compare_bytes(previous, key).0.is_lt();
-        let internal = InternalKeyComparator::BYTEWISE
-            .compare(previous, key)
-            .is_lt();
-        let is_version = tag(key).is_some() && user_key(previous) == user_key(key);
-        self.for_database += u64::from(internal && !bytewise);
-        self.against += u64::from(!internal && (bytewise || is_version));
-        self.neither += u64::from(!internal && !bytewise);
     }
 }
 

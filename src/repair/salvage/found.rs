@@ -17,7 +17,7 @@ use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame::{self, TRAILER_LEN};
 use crate::format::pieces::Pieces;
 use crate::format::properties::{FIRST_PROPERTY, Properties};
-use crate::read::recognise::{Counts, Evidence};
+use crate::read::recognise::Evidence;
 
 /// A frame whose checksum is right, or a footer: where it lies and what is in it.
 pub(crate) struct Found {
@@ -52,7 +52,7 @@ pub(crate) struct Digest {
     pub(super) checksum: u32,
     pub(super) codec: &'static str,
     /// What its keys say about the kind of table.
-    pub(super) evidence: Counts,
+    pub(super) evidence: Evidence,
 }
 
 impl Found {
@@ -160,10 +160,10 @@ impl Survey<'_> {
             ..Digest::default()
         };
         let (mut list_end, mut is_rocksdbs) = (Some(0), true);
-        let mut evidence = Evidence::default();
         while cursor.next()? {
             let (key, value) = (cursor.key(), cursor.value());
-            evidence.add_entry(key, value);
+            let previous = (digest.entries > 0).then_some(&digest.last[..]);
+            digest.evidence.add_entry(previous, key, value);
             let handle = BlockHandle::decode(value).filter(|(_, len)| *len == value.len());
             digest.names_parts &= handle.is_some() && names_part(key);
             let follows = handle.filter(|(handle, _)| Some(handle.offset) >= list_end);
@@ -181,7 +181,6 @@ impl Survey<'_> {
         }
         digest.is_list = digest.entries > 0 && list_end.is_some();
         digest.has_restarts_only = digest.entries == restarts;
-        digest.evidence = evidence.counts();
         // RocksDB's metaindex has such names, too, but handles as values.
         let is_properties = is_rocksdbs && !digest.names_parts
             || digest.first == FIRST_PROPERTY && Properties::decode(payload).is_ok();

@@ -142,7 +142,10 @@ impl<'s> Kinds<'s> {
         let blocks: Vec<&Found> = match &self.index {
             None => self.survey.data().collect(),
             Some(index) => {
-                { index.listed.iter() }.for_each(|listed| evidence.add_index_key(&listed.key));
+                let mut previous = None;
+                for listed in &index.listed {
+                    evidence.add_index_key(previous.replace(&listed.key[..]), &listed.key);
+                }
                 index.blocks().collect()
             }
         };

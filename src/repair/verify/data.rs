@@ -14,7 +14,6 @@ use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
 use crate::format::internal_key::InternalKey;
 use crate::format::properties::KeyKind;
-use crate::read::recognise::Evidence;
 
 /// First and last key of a data block.
 type Ends = (Vec<u8>, Vec<u8>);
@@ -22,13 +21,13 @@ type Ends = (Vec<u8>, Vec<u8>);
 impl Verifier<'_> {
     /// Walks the index, which is at `place`, and all data blocks that it leads to, until the run is cancelled.
     pub(super) fn check_data(&mut self, index: Block<Bytes>, place: Place) {
-        let (order, mut evidence) = (self.order.clone(), Evidence::default());
+        let order = self.order.clone();
         let (mut trailing, mut blocks) = (Tally::default(), 0u64);
         let (_, misordered) = walk(index, &order, |before, key, value| {
             if self.options.progress.is_cancelled {
                 return;
             }
-            evidence.add_index_key(key);
+            self.evidence.add_index_key(before, key);
             let i = blocks;
             blocks += 1;
             let Some((handle, len)) = BlockHandle::decode(value) else {
@@ -44,7 +43,6 @@ impl Verifier<'_> {
             }
             let _ = self.options.progress.reach(handle.end().unwrap_or(0));
         });
-        self.evidence.add(&evidence.counts());
         self.report.find_tally(Severity::Warning, place, trailing);
         self.misordered
             .find_tally(Severity::Damage, place, misordered);
@@ -83,12 +81,11 @@ impl Verifier<'_> {
         let place = (Section::Data, handle.offset);
         self.counted.data_blocks += 1;
         self.counted.data_bytes += handle.size + TRAILER_LEN as u64;
-        let (order, mut evidence) = (self.order.clone(), Evidence::default());
-        let mut form = Tally::default();
+        let (order, mut form) = (self.order.clone(), Tally::default());
         let stated = self.stated();
         let states_versions = stated.is_some_and(|stated| stated.key_kind == KeyKind::Database);
-        let (ends, misordered) = walk(block, &order, |_, key, value| {
-            evidence.add_entry(key, value);
+        let (ends, misordered) = walk(block, &order, |before, key, value| {
+            self.evidence.add_entry(before, key, value);
             self.counted.entries += 1;
             self.counted.key_bytes += key.len() as u64;
             self.counted.value_bytes += value.len() as u64;
@@ -101,7 +98,6 @@ impl Verifier<'_> {
             }
             self.ask_filters(handle.offset, key);
         });
-        self.evidence.add(&evidence.counts());
         self.report.find_tally(Severity::Damage, place, form);
         self.misordered
             .find_tally(Severity::Damage, place, misordered);

@@ -288,8 +288,8 @@ impl<'a> Verifier<'a> {
         self.report.keys = kind.unwrap_or_else(|| {
             let mut evidence = Evidence::default();
             if let Some(index) = index.cloned() {
-                walk(index, &Order::Bytewise, |_, key, _| {
-                    evidence.add_index_key(key)
+                walk(index, &Order::Bytewise, |before, key, _| {
+                    evidence.add_index_key(before, key)
                 });
             }
             evidence.kind()
