@@ -169,17 +169,17 @@ impl Source {
         doing: &str,
         make: impl FnOnce(File, u64) -> io::Result<Source>,
     ) -> Result<Source> {
-        let is_regular = |is_file: bool| {
-            let no_file = || io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
-            is_file.then_some(()).ok_or_else(no_file)
-        };
         let source = || {
-            // Asked before, since opening a named pipe waits for a writer, and again, since another file may be there by now.
-            is_regular(std::fs::metadata(path)?.is_file())?;
+            // Asked before, since opening a named pipe waits for a writer.
+            if !std::fs::metadata(path)?.is_file() {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "not a regular file",
+                ));
+            }
             let file = File::open(path)?;
-            let metadata = file.metadata()?;
-            is_regular(metadata.is_file())?;
-            make(file, metadata.len())
+            let size = file.size()?;
+            make(file, size)
         };
         match source() {
             Ok(source) => Ok(source.named(path)),
