@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Result;
 use crate::read::table::Table;
@@ -171,15 +171,13 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
         let mut open = lock(&self.open);
         let slots = &mut open.slots;
         slots.retain(|_, slot| {
-            let table = match slot.table.try_lock() {
-                Ok(table) => table,
-                Err(TryLockError::Poisoned(error)) => error.into_inner(),
-                // It is being opened, or looked at by another call: it keeps the weight that it had, none if it is new.
-                Err(TryLockError::WouldBlock) => return true,
+            slot.table.clear_poison();
+            // If it is being opened, or looked at by another call, it keeps the weight that it had, none if it is new.
+            let Ok(table) = slot.table.try_lock() else {
+                return true;
             };
-            slot.weight = table
-                .as_ref()
-                .map_or(0, |table| table.weight().max(1) as u64);
+            let weight = table.as_ref().map(|table| table.weight().max(1));
+            slot.weight = weight.unwrap_or(0) as u64;
             slot.weight > 0 || Arc::strong_count(&slot.table) > 1
         });
         let mut closed = Vec::new();
