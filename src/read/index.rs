@@ -324,11 +324,6 @@ impl Index {
         last.is_none_or(|last| self.block(last).is_ok_and(is_checked))
     }
 
-    /// The top of the piece before piece `p`.
-    fn top_before(&self, p: usize) -> Option<&[u8]> {
-        Some(self.tops.key(p.checked_sub(1)?))
-    }
-
     /// Checks that a block whose keys go from `first` to `last` lies where the index has it: after the index key of the
     /// block before, and not past its own.
     pub(super) fn check_ends(
@@ -343,7 +338,7 @@ impl Index {
         };
         let before = match found.at.checked_sub(1) {
             Some(before) => Some(self.piece_with(found).entries.key(before as usize)),
-            None => self.top_before(found.piece as usize),
+            None => (found.piece.checked_sub(1)).map(|before| self.tops.key(before as usize)),
         };
         if let Some(before) = before.filter(|before| order.compare(before, first).is_ge()) {
             return misordered("an index key and the next block's", before, first);

@@ -381,7 +381,7 @@ impl Opening<'_> {
         let decode = |order| Index::of_block(block.clone(), footer, file_size, order);
         decode(order).map_err(|defect| {
             // An index that does not ascend bytewise is seldom a plain table's.
-            let is_database = |index: Index| index.evidence().kind() == KeyKind::Database;
+            let is_database = |index: Index| index.evidence().verdict() == Some(KeyKind::Database);
             let is_unnamed = defect.is_misordered() && self.options.order.is_none();
             if is_unnamed && decode(None).is_ok_and(is_database) {
                 self.file.name_in(database_table())

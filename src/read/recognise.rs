@@ -107,11 +107,6 @@ impl Evidence {
         self.neither += other.neither;
     }
 
-    /// Returns the kind of the keys added so far: plain if they do not decide it.
-    pub(crate) fn kind(&self) -> KeyKind {
-        self.verdict().unwrap_or_default()
-    }
-
     /// Returns the kind of the keys added so far; `None` if they fit both.
     pub(crate) fn verdict(&self) -> Option<KeyKind> {
         let Evidence { keys, foreign, .. } = *self;
