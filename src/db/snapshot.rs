@@ -10,7 +10,7 @@ use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::internal_key::{InternalKey, MAX_SEQUENCE, not_internal, user_key};
 use crate::read::bounds::KeyRange;
-use crate::read::get_many::Wanted;
+use crate::read::get_many::{Wanted, sort_by_block};
 use crate::read::index::BlockRef;
 #[cfg(doc)]
 use crate::read::table::Table;
@@ -161,8 +161,9 @@ impl Snapshot<'_> {
             let first = table.first_block(&key)?;
             wanted.extend(first.map(|found| Wanted { found, at, key }));
         }
+        sort_by_block(&mut wanted);
         let mut entries = vec![None; user_keys.len()];
-        table.table.search_blocks(wanted, |keys, block| {
+        table.table.search_blocks(&wanted, |keys, block| {
             for Wanted { found, at, key } in keys {
                 let block = table.table.parse(*found, block.clone())?;
                 let entry = table.find_from(*found, block, key)?;

@@ -1,7 +1,5 @@
 //! Many lookups at once: each block is read once, and many are asked for at the same time.
 
-use std::ops::Range;
-
 use bytes::Bytes;
 
 use crate::error::Result;
@@ -17,35 +15,15 @@ pub(crate) struct Wanted<K> {
     pub(crate) key: K,
 }
 
-/// Lookups in blocks that are loaded once each, in file order.
-pub(super) struct Batch<K> {
-    wanted: Vec<Wanted<K>>,
-    pub(super) blocks: Vec<BlockRef>,
-    /// Which of the lookups are in each of these.
-    of_blocks: Vec<Range<usize>>,
+/// Sorts lookups by the block to look in.
+pub(crate) fn sort_by_block<K>(wanted: &mut [Wanted<K>]) {
+    wanted.sort_by_cached_key(|wanted| wanted.found.block); // moves each once
 }
 
-impl<K> Batch<K> {
-    pub(super) fn new(mut wanted: Vec<Wanted<K>>) -> Batch<K> {
-        wanted.sort_by_cached_key(|wanted| wanted.found.block); // moves each once
-        let (mut blocks, mut of_blocks, mut end) = (Vec::new(), Vec::new(), 0);
-        for keys in wanted.chunk_by(|a, b| a.found.block == b.found.block) {
-            blocks.extend(keys.first().map(|wanted| wanted.found));
-            of_blocks.push(end..end + keys.len());
-            end += keys.len();
-        }
-        Batch {
-            wanted,
-            blocks,
-            of_blocks,
-        }
-    }
-
-    /// The lookups in block number `i` of those to load.
-    pub(super) fn keys(&self, i: usize) -> &[Wanted<K>] {
-        let of_block = self.of_blocks.get(i).cloned().unwrap_or_default();
-        self.wanted.get(of_block).unwrap_or_default()
-    }
+/// The blocks to load for `wanted`, and for each the lookups in it: neighbours share one.
+pub(super) fn blocks_of<K>(wanted: &[Wanted<K>]) -> (Vec<BlockRef>, Vec<&[Wanted<K>]>) {
+    let of_blocks = wanted.chunk_by(|a, b| a.found.block == b.found.block);
+    { of_blocks.filter_map(|keys| Some((keys.first()?.found, keys))) }.unzip()
 }
 
 /// What the lookups of many keys found.
@@ -65,20 +43,18 @@ impl<'t> Values<'t> {
         }
     }
 
-    fn take(&mut self, wanted: &Wanted<&[u8]>, value: Option<Bytes>) {
-        match (self.values.get_mut(wanted.at), value) {
-            (Some(slot), Some(value)) => *slot = Some(value),
-            _ => (self.parts).extend(self.table.inner.anchors(wanted.found.piece as usize)),
-        }
-    }
-
-    /// Looks for keys in their block, and copies their values.
-    pub(super) fn search(&mut self, keys: &[Wanted<&[u8]>], block: &[u8]) -> Result<()> {
+    /// Looks for keys in their block. Values are slices of one that lies in memory, and copies from any other.
+    pub(super) fn search(&mut self, keys: &[Wanted<&[u8]>], block: &Bytes) -> Result<()> {
         let (inner, order) = (&*self.table.inner, self.table.order()?);
         for wanted in keys {
             let value = inner.find_value(wanted.found, block, wanted.key, order)?;
-            let value = value.and_then(|value| block.get(value));
-            self.take(wanted, value.map(Bytes::copy_from_slice));
+            match (self.values.get_mut(wanted.at), value) {
+                (Some(slot), Some(value)) if inner.file.is_memory() => {
+                    *slot = Some(block.slice(value));
+                }
+                (Some(slot), Some(value)) => *slot = block.get(value).map(Bytes::copy_from_slice),
+                _ => (self.parts).extend(inner.anchors(wanted.found.piece as usize)),
+            }
         }
         Ok(())
     }
@@ -110,29 +86,20 @@ impl Table {
     ///
     /// As [`get`](Table::get), for a block that cannot be read; no value is returned then.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
-        let (inner, order) = (&*self.inner, self.order()?);
         let mut found = Values::new(self, keys.len());
-        if inner.file.is_memory() {
-            // In the order of the keys. For neighbouring keys, a block that no cache keeps is decompressed once.
-            let mut wanted = self.wanted(keys)?;
+        let mut wanted = self.wanted(keys)?;
+        if self.inner.file.is_memory() {
+            // For neighbouring keys, a block that no cache keeps is decompressed once.
             wanted.sort_by_key(|wanted| wanted.at);
-            for keys in wanted.chunk_by(|a, b| a.found.block == b.found.block) {
-                let Some(first) = keys.first() else { continue };
-                let block = inner.load(first.found, self.read)?;
-                for wanted in keys {
-                    let value = inner.find_value(wanted.found, &block, wanted.key, order)?;
-                    found.take(wanted, value.map(|value| block.slice(value)));
-                }
-            }
         } else {
-            self.search_blocks(self.wanted(keys)?, |keys, block| found.search(keys, &block))?;
+            sort_by_block(&mut wanted);
         }
-        inner.bring(found.parts)?;
+        self.search_blocks(&wanted, |keys, block| found.search(keys, &block))?;
+        self.inner.bring(found.parts)?;
         Ok(found.values)
     }
 
-    /// The keys that may be in the table, in the order in which that was found out, and the block to look in for each. Announces these
-    /// blocks in a mapped file.
+    /// The keys that may be in the table, in the order in which that was found out, and the block to look in for each.
     ///
     /// Reads what is missing of index and filters, in at most three waves: what tells of keys in the filter's first layer, which most
     /// are in; the next layer of those that are not; and all layers of the few that are left.
@@ -142,11 +109,8 @@ impl Table {
     ) -> Result<Vec<Wanted<&'k [u8]>>> {
         let (inner, order) = (&*self.inner, self.order()?);
         let mut wanted = Vec::with_capacity(keys.len());
-        let mut take = |at, key, found| {
-            if let Some(found) = found {
-                inner.announce_block(found);
-                wanted.push(Wanted { found, at, key });
-            }
+        let mut take = |at, key, found: Option<BlockRef>| {
+            wanted.extend(found.map(|found| Wanted { found, at, key }));
         };
         let mut left: Vec<_> = keys.iter().map(AsRef::as_ref).enumerate().collect();
         for layers in [1, 2, usize::MAX] {
@@ -167,16 +131,17 @@ impl Table {
         Ok(wanted)
     }
 
-    /// Loads the blocks to look in, each once and many at a time, and passes each to `search` with the keys to look for in it.
+    /// Loads the blocks to look in, many at a time, each once for neighbours that want it, and passes each to `search` with the keys to
+    /// look for in it. Where the file is not in memory, `wanted` is in the order of blocks.
     pub(crate) fn search_blocks<K>(
         &self,
-        wanted: Vec<Wanted<K>>,
+        wanted: &[Wanted<K>],
         mut search: impl FnMut(&[Wanted<K>], Bytes) -> Result<()>,
     ) -> Result<()> {
-        let (batch, mut result) = (Batch::new(wanted), Ok(()));
-        self.inner.load_many(&batch.blocks, self.read, |i, block| {
-            if result.is_ok() {
-                result = block.and_then(|block| search(batch.keys(i), block));
+        let ((blocks, keys), mut result) = (blocks_of(wanted), Ok(()));
+        self.inner.load_many(&blocks, self.read, |i, block| {
+            if let (Ok(()), Some(keys)) = (&result, keys.get(i)) {
+                result = block.and_then(|block| search(keys, block));
             }
         });
         result

@@ -16,7 +16,7 @@ use crate::filter::FilterEntry;
 use crate::format::properties::Properties;
 use crate::read::bounds::{Bounds, KeyRange, prefix_bounds};
 use crate::read::file::{Stretch, TAIL_LEN, TableFile};
-use crate::read::get_many::{Batch, Values};
+use crate::read::get_many::{Values, blocks_of, sort_by_block};
 use crate::read::open::report;
 use crate::read::options::{OpenOptions, ReadOptions};
 use crate::read::range::no_prefix_in;
@@ -163,11 +163,13 @@ impl AsyncTable {
     /// As [`get`](AsyncTable::get), for one block that cannot be read; no value is returned then.
     pub async fn get_many<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
         self.bring_for(keys).await?;
-        let batch = Batch::new(self.table.wanted(keys)?);
+        let mut wanted = self.table.wanted(keys)?;
+        sort_by_block(&mut wanted);
+        let (blocks, of_blocks) = blocks_of(&wanted);
         let mut found = Values::new(&self.table, keys.len());
-        let mut arriving = self.fetch_blocks(&batch.blocks);
+        let mut arriving = self.fetch_blocks(&blocks);
         while let Some((i, block)) = arriving.try_next().await? {
-            found.search(batch.keys(i), &block)?;
+            found.search(of_blocks.get(i).unwrap_or(&&[][..]), &block)?;
         }
         self.bring(found.parts).await?;
         Ok(found.values)
