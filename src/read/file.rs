@@ -62,15 +62,11 @@ impl TableFile {
             #[cfg(feature = "async")]
             SourceBytes::Remote(_) => Ok(0), // it comes with the tail
         };
-        let owners = match &source.bytes {
-            SourceBytes::Memory(..) => Owners::new(),
-            _ => Owners::default(),
-        };
         let mut file = TableFile {
             source,
             size: 0,
             counters: Counters::default(),
-            owners,
+            owners: Owners::new(),
             held: Vec::new(),
         };
         file.size = size.map_err(|e| file.name_in(Error::io("asking for the table's size", e)))?;
@@ -218,18 +214,16 @@ impl TableFile {
         footer.map_err(|defect| self.locate(defect, Section::Footer, self.footer_offset()))
     }
 
+    /// The error of a file without a footer, which says what it is.
     #[cold]
     pub(super) fn not_a_table(&self) -> Error {
-        match self.identify() {
-            Ok(what) => self.name_in(is_no_table(what)),
-            Err(error) => error,
+        match self.ends().map(|end| self.read_range(&end)) {
+            [Ok(head), Ok(tail)] => {
+                let what = identify::describe(&head, &tail, self.size);
+                self.name_in(is_no_table(what))
+            }
+            [Err(error), _] | [_, Err(error)] => error,
         }
-    }
-
-    /// What a file without a footer is: a noun, a colon, and advice.
-    pub(crate) fn identify(&self) -> Result<String> {
-        let [head, tail] = self.ends().map(|end| self.read_range(&end));
-        Ok(identify::describe(&head?, &tail?, self.size))
     }
 
     /// Refuses a table of one of LevelDB's relatives, whose blocks may be sound and still not be a table's data.

@@ -10,9 +10,7 @@ use crate::read::stats::{SHARDS, shard_of_this_thread};
 ///
 /// All slices of one [`Bytes`] share a count. Two threads whose lookups return slices would contend for its cache line, which
 /// takes longer than a lookup in a small table.
-///
-/// By default there are none: for a file that is not in memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Owners(Box<[OnceLock<Bytes>]>);
 
 /// Keeps counts in cache lines of their own; processors fetch lines in pairs.
@@ -26,7 +24,6 @@ impl AsRef<[u8]> for Owner {
 }
 
 impl Owners {
-    /// For a file in memory.
     pub(super) fn new() -> Owners {
         Owners((0..SHARDS).map(|_| OnceLock::new()).collect())
     }
@@ -58,7 +55,6 @@ mod tests {
         assert_eq!(own(()), mine);
         let other = std::thread::scope(|scope| scope.spawn(|| own(())).join().unwrap());
         assert_ne!(other, mine);
-        assert!(std::ptr::eq(Owners::default().of_this_thread(&file), &file));
         // A slice outlives all of them.
         let slice = owners.of_this_thread(&file).slice(2..);
         drop((owners, file));
