@@ -209,14 +209,9 @@ impl Source {
 
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.bytes {
-            SourceBytes::Memory(bytes, _) => write!(f, "Source({} bytes of memory", bytes.len())?,
-            _ => f.write_str("Source(read at offsets")?,
-        }
-        match &self.path {
-            Some(path) => write!(f, ", {})", path.display()),
-            None => f.write_str(")"),
-        }
+        f.debug_struct("Source")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
     }
 }
 
