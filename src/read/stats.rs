@@ -30,18 +30,26 @@ macro_rules! counters {
         }
 
         impl Stats {
-            /// Name and help text of each counter.
-            const NAMES: [(&str, &str); Counter::COUNT] = [$((
-                concat!("leveltable_", stringify!($field), "_total"),
-                concat!($($help),+),
-            )),+];
-
             fn of([$($field),+]: [u64; Counter::COUNT]) -> Stats {
                 Stats { $($field),+ }
             }
 
-            fn values(self) -> [u64; Counter::COUNT] {
-                [$(self.$field),+]
+            /// Name, value and help text of each counter.
+            fn list(self) -> [(&'static str, u64, &'static str); Counter::COUNT] {
+                [$((
+                    concat!("leveltable_", stringify!($field), "_total"),
+                    self.$field,
+                    concat!($($help),+).trim_ascii(),
+                )),+]
+            }
+        }
+
+        /// Adds up the work of several tables.
+        impl Add for Stats {
+            type Output = Stats;
+
+            fn add(self, other: Stats) -> Stats {
+                Stats { $($field: self.$field.saturating_add(other.$field)),+ }
             }
         }
     };
@@ -87,20 +95,7 @@ impl Stats {
     /// # Ok::<(), leveltable::Error>(())
     /// ```
     pub fn metrics(&self) -> impl Iterator<Item = (&'static str, u64, &'static str)> + use<> {
-        let values = Self::NAMES.into_iter().zip(self.values());
-        values.map(|((name, help), value)| (name, value, help.trim()))
-    }
-}
-
-/// Adds up the work of several tables.
-impl Add for Stats {
-    type Output = Stats;
-
-    fn add(self, other: Stats) -> Stats {
-        let mut sums = self.values();
-        let pairs = sums.iter_mut().zip(other.values());
-        pairs.for_each(|(sum, value)| *sum = sum.saturating_add(value));
-        Stats::of(sums)
+        self.list().into_iter()
     }
 }
 
