@@ -21,9 +21,9 @@ pub(crate) fn sort_by_block<K>(wanted: &mut [Wanted<K>]) {
 }
 
 /// The blocks to load for `wanted`, and for each the lookups in it: neighbours share one.
-pub(super) fn blocks_of<K>(wanted: &[Wanted<K>]) -> (Vec<BlockRef>, Vec<&[Wanted<K>]>) {
+pub(super) fn blocks_of<K>(wanted: &[Wanted<K>]) -> impl Iterator<Item = (BlockRef, &[Wanted<K>])> {
     let of_blocks = wanted.chunk_by(|a, b| a.found.block == b.found.block);
-    { of_blocks.filter_map(|keys| Some((keys.first()?.found, keys))) }.unzip()
+    of_blocks.filter_map(|keys| Some((keys.first()?.found, keys)))
 }
 
 /// What the lookups of many keys found.
@@ -138,8 +138,15 @@ impl Table {
         wanted: &[Wanted<K>],
         mut search: impl FnMut(&[Wanted<K>], Bytes) -> Result<()>,
     ) -> Result<()> {
-        let ((blocks, keys), mut result) = (blocks_of(wanted), Ok(()));
-        self.inner.load_many(&blocks, self.read, |i, block| {
+        let (inner, mut result) = (&*self.inner, Ok(()));
+        if inner.file.is_memory() {
+            { wanted.iter() }.for_each(|wanted| inner.announce_block(wanted.found));
+            let mut blocks = blocks_of(wanted);
+            return blocks
+                .try_for_each(|(found, keys)| search(keys, inner.load(found, self.read)?));
+        }
+        let (blocks, keys): (Vec<_>, Vec<_>) = blocks_of(wanted).unzip();
+        inner.load_many(&blocks, self.read, |i, block| {
             if let (Ok(()), Some(keys)) = (&result, keys.get(i)) {
                 result = block.and_then(|block| search(keys, block));
             }

@@ -186,8 +186,8 @@ impl Inner {
         Ok(payload)
     }
 
-    /// Data blocks; those of a file that is not in memory, in ascending order. Gives each to `take`, with its position in `found`,
-    /// when it is there and was checked. They are asked for a batch at a time, so that the memory that they take is bounded.
+    /// Data blocks of a file that is not in memory, in ascending order. Gives each to `take`, with its position in `found`, when it is
+    /// there and was checked. They are asked for a batch at a time, so that the memory that they take is bounded.
     pub(super) fn load_many(
         &self,
         found: &[BlockRef],
@@ -202,22 +202,14 @@ impl Inner {
         }
     }
 
-    /// Loads a batch of blocks, from memory, the cache or the source, which is asked for all that are missing at once, and goes on
-    /// while those that are there are taken.
+    /// Loads a batch of blocks, from the cache or the source, which is asked for all that are missing at once, and goes on while those
+    /// that are there are taken.
     fn load_batch(
         &self,
         found: &[BlockRef],
         read: ReadOptions,
         take: &mut dyn FnMut(usize, Result<Bytes>),
     ) {
-        if self.file.is_memory() {
-            found.iter().for_each(|&found| self.announce_block(found));
-            for (at, &found) in found.iter().enumerate() {
-                // One after another: a block that had to be decompressed is in the cache when it is wanted again.
-                take(at, self.load(found, read));
-            }
-            return;
-        }
         let (mut cached, mut missing) = (Vec::new(), Vec::new());
         for (at, &found) in found.iter().enumerate() {
             match self.cached(found) {

@@ -165,7 +165,7 @@ impl AsyncTable {
         self.bring_for(keys).await?;
         let mut wanted = self.table.wanted(keys)?;
         sort_by_block(&mut wanted);
-        let (blocks, of_blocks) = blocks_of(&wanted);
+        let (blocks, of_blocks): (Vec<_>, Vec<_>) = blocks_of(&wanted).unzip();
         let mut found = Values::new(&self.table, keys.len());
         let mut arriving = self.fetch_blocks(&blocks);
         while let Some((i, block)) = arriving.try_next().await? {
