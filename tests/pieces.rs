@@ -1347,7 +1347,7 @@ fn the_index_of_another_writer_is_read_once() {
     assert_eq!(table.weight(), weight);
 }
 
-/// Restarts that are no entries, or lead elsewhere, are errors of opening. If one is missing, every answer is right.
+/// Restarts that do not ascend, or lead elsewhere, are errors of opening. If one is missing, or is no entry, every answer is right.
 #[test]
 fn irregular_restarts_of_an_index_are_errors() {
     let mut random = Random(6);
@@ -1389,7 +1389,7 @@ fn irregular_restarts_of_an_index_are_errors() {
             let file = with(&restarts);
             let what = format!("{count} entries, round {round}, restart {at}");
             let opened = from_reads(&file);
-            if round % 5 > 0 {
+            if round % 5 > 2 {
                 assert!(opened.is_err(), "{what}");
                 continue;
             }

@@ -7,7 +7,6 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::format::block::Block;
-use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::pieces::{IndexPieces, take_handle};
 use crate::format::{Defect, require};
@@ -125,30 +124,33 @@ impl Index {
         let most = file_size.saturating_mul(MAX_UNFOLDED);
         let most = most.max(contents.len() as u64).min(u32::MAX.into());
         let block = Block::parse(contents)?;
-        block.check_entries()?;
-        let (mut keys, mut entries, mut last) = (Vec::new(), Vec::new(), None);
-        let (mut cursor, mut data) = (BlockCursor::new(block), 0..footer.data_end());
-        while cursor.next()? {
-            let previous = last.map(|(start, _)| keys.split_at(start).1);
-            let entry = (cursor.key(), cursor.value());
-            let handle = take_handle(entry, previous, &mut data, order)?;
-            let start = keys.len();
-            keys.extend_from_slice(cursor.key());
+        block.check_restarts()?;
+        let (mut keys, mut entries, mut data) = (Vec::new(), Vec::new(), 0..footer.data_end());
+        let mut last = None;
+        for entry in block.iter() {
+            let (entry, start) = (entry?, keys.len());
+            let shared = last.unwrap_or(0);
+            keys.extend_from_within(shared..shared + entry.shared());
+            keys.extend_from_slice(block.unshared(&entry));
             let expected =
                 || format!("index keys that take at most {MAX_UNFOLDED} times the file, and 4 GiB");
             let found = || format!("{} bytes of them", keys.len());
             require(keys.len() as u64 <= most, expected, found)?;
+            let (previous, key) = keys.split_at(start);
+            let previous = last.replace(start).map(|last| previous.split_at(last).1);
+            let entry = (key, block.bytes(entry.value()));
+            let handle = take_handle(entry, previous, &mut data, order)?;
             entries.push(IndexEntry::new(start..keys.len(), handle));
-            last = Some((start, handle));
         }
-        let top = last.map(|(start, _)| Bytes::copy_from_slice(keys.split_at(start).1));
-        let tops = last.map(|(start, handle)| IndexEntry::new(0..keys.len() - start, handle));
-        let tops = IndexEntries::new(top.unwrap_or_default(), tops.into_iter().collect());
         keys.shrink_to_fit();
-        let (keys, len) = (Bytes::from(keys), entries.len());
+        let entries = IndexEntries::new(keys.into(), entries);
+        let last = entries.len().checked_sub(1);
+        let top = last.map_or(&[][..], |last| entries.key(last));
+        let tops = last.map(|last| IndexEntry::new(0..top.len(), entries.handle(last)));
+        let tops = IndexEntries::new(Bytes::copy_from_slice(top), tops.into_iter().collect());
         let firsts = last.map(|_| 0).into_iter().collect();
-        let index = Index::new(None, tops, firsts, len, footer, order)?;
-        index.keep(0, keys, entries);
+        let index = Index::new(None, tops, firsts, entries.len(), footer, order)?;
+        index.keep(0, entries);
         Ok(index)
     }
 
@@ -404,22 +406,22 @@ impl Index {
             pieces.decode_piece(p, bytes, order, |key, handle| {
                 entries.push(IndexEntry::new(key, handle));
             })?;
-            self.keep(p, bytes.clone(), entries);
+            self.keep(p, IndexEntries::new(bytes.clone(), entries));
         }
         Ok(())
     }
 
-    /// Keeps piece `p`, which has these entries, whose keys lie in `bytes`.
-    fn keep(&self, p: usize, bytes: Bytes, entries: Vec<IndexEntry>) {
+    /// Keeps piece `p`, which has these entries.
+    fn keep(&self, p: usize, entries: IndexEntries) {
         let Some(slot) = self.slots.get(p) else {
             return;
         };
+        let weight = entries.weight() + entries.len();
         let piece = Piece {
             first: slot.first,
-            states: entries.iter().map(|_| State::default()).collect(),
-            entries: IndexEntries::new(bytes, entries),
+            states: (0..entries.len()).map(|_| State::default()).collect(),
+            entries,
         };
-        let weight = piece.entries.weight() + piece.states.len();
         // Another thread may have been faster.
         if slot.piece.set(Box::new(piece)).is_ok() {
             self.held.fetch_add(weight, Relaxed);
