@@ -244,9 +244,8 @@ impl TableFile {
         section: Section,
         named_by: (Section, u64),
     ) -> Result<Bytes> {
-        let len = self.check_handle(handle, section);
-        let len = len.map_err(|defect| self.locate(defect, named_by.0, named_by.1))?;
-        self.announce(handle.offset, len);
+        let checked = self.check_handle(handle, section);
+        checked.map_err(|defect| self.locate(defect, named_by.0, named_by.1))?;
         let frame = self.read_frame(handle)?;
         let verified = frame::verify(&frame);
         verified.map_err(|defect| self.locate(defect, section, handle.offset))?;

@@ -8,10 +8,12 @@ use bytes::Bytes;
 use crate::comparator::Order;
 use crate::format::block::Block;
 use crate::format::footer::{BlockHandle, Footer};
+use crate::format::frame::TRAILER_LEN;
 use crate::format::pieces::{IndexPieces, take_handle};
 use crate::format::{Defect, require};
 use crate::read::index_entries::{IndexEntries, IndexEntry};
 use crate::read::recognise::Evidence;
+use crate::read::store::frame_range;
 
 /// Most memory that keys may unfold to, in multiples of the file's size.
 ///
@@ -123,10 +125,13 @@ impl Index {
     ) -> Result<Index, Defect> {
         let most = file_size.saturating_mul(MAX_UNFOLDED);
         let most = most.max(contents.len() as u64).min(u32::MAX.into());
+        let mut keys = Vec::with_capacity(contents.len());
         let block = Block::parse(contents)?;
         block.check_restarts()?;
-        let (mut keys, mut entries, mut data) = (Vec::new(), Vec::new(), 0..footer.data_end());
-        let mut last = None;
+        // A file has no room for more data blocks, whatever the index claims.
+        let room = footer.data_end() as usize / TRAILER_LEN;
+        let mut entries = Vec::with_capacity(block.restart_count().min(room));
+        let (mut last, mut data) = (None, 0..footer.data_end());
         for entry in block.iter() {
             let (entry, start) = (entry?, keys.len());
             let shared = last.unwrap_or(0);
@@ -237,8 +242,8 @@ impl Index {
     }
 
     /// Where in the file the last data block of piece `p`, one of `0..pieces()`, ends.
-    pub(super) fn data_end(&self, p: usize) -> Option<u64> {
-        self.tops.handle(p).end()
+    pub(super) fn data_end(&self, p: usize) -> u64 {
+        frame_range(self.tops.handle(p)).end
     }
 
     /// The piece that names data block `i`, one of `0..len()`.

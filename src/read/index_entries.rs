@@ -97,18 +97,12 @@ impl IndexEntries {
 
     /// A key at or after the last of data block `i` of them, one of `0..len()`, and before the first of the next.
     #[inline]
-    #[expect(clippy::indexing_slicing, reason = "as `handle`")]
-    pub(super) fn key(&self, i: usize) -> &[u8] {
-        self.key_of(&self.entries[i])
-    }
-
-    #[inline]
     #[expect(
         clippy::indexing_slicing,
-        reason = "the entries were decoded from these bytes"
+        reason = "as `handle`; and the entries were decoded from these bytes"
     )]
-    fn key_of(&self, entry: &IndexEntry) -> &[u8] {
-        let Range { start, end } = entry.key;
+    pub(super) fn key(&self, i: usize) -> &[u8] {
+        let Range { start, end } = self.entries[i].key;
         &self.bytes[start as usize..end as usize]
     }
 
@@ -117,10 +111,7 @@ impl IndexEntries {
     pub(super) fn seek(&self, key: &[u8], order: &Order) -> usize {
         match order {
             Order::Bytewise => self.seek_by_prefix(key),
-            Order::Custom(_) => {
-                let is_before = |entry: &_| order.compare(self.key_of(entry), key).is_lt();
-                self.all_but_last().partition_point(is_before)
-            }
+            Order::Custom(_) => self.first_at_or_after(key, 0..self.all_but_last().len(), order),
         }
     }
 
@@ -140,11 +131,30 @@ impl IndexEntries {
         if rest.first().is_none_or(|entry| entry.prefix != prefix) {
             return low;
         }
-        low + rest.partition_point(|entry| entry.prefix == prefix && self.key_of(entry) < key)
+        let ties = rest.partition_point(|entry| entry.prefix == prefix);
+        self.first_at_or_after(key, low..low + ties, &Order::Bytewise)
     }
 
     fn all_but_last(&self) -> &[IndexEntry] {
         self.entries.split_last().map_or(&[], |(_, others)| others)
+    }
+
+    /// The first of the data blocks in `range` whose key is at or after `key`, or the range's end. By halves, with fewer comparisons
+    /// than the standard library's search takes.
+    fn first_at_or_after(&self, key: &[u8], range: Range<usize>, order: &Order) -> usize {
+        let Range {
+            start: mut low,
+            end: mut high,
+        } = range;
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if order.compare(self.key(middle), key).is_lt() {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
     }
 }
 

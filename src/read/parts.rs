@@ -124,8 +124,8 @@ impl Inner {
         let (mut parts, mut len) = (Vec::new(), 0);
         for n in 0..=here.abs_diff(end) {
             let p = if end < here { here - n } else { here + n };
-            let Range { start, end } = self.part_range(Part::Index(p));
-            len += end - start;
+            let range = self.part_range(Part::Index(p));
+            len += range.end - range.start;
             if self.index.has(p) || n > 0 && len > most {
                 break;
             }

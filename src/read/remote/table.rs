@@ -261,10 +261,9 @@ impl AsyncTable {
     /// 64 KiB, whose keys are checked then.
     pub fn tail_len(&self) -> u64 {
         let (size, index) = (self.table.file_bytes(), &self.table.inner.index);
-        let last = index.pieces().checked_sub(1);
-        match last.and_then(|last| index.data_end(last)) {
+        match index.pieces().checked_sub(1) {
             // The last handle may not have been checked yet.
-            Some(end) if size > TAIL_LEN => size.saturating_sub(end),
+            Some(last) if size > TAIL_LEN => size.saturating_sub(index.data_end(last)),
             _ => size,
         }
     }
