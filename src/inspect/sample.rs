@@ -82,9 +82,10 @@ impl AbsentKeys {
 
     /// Asks a filter for every sampled key; `None` if there is none.
     pub(crate) fn measure(&self, order: &Order, filter: &TableFilter) -> Option<FilterRate> {
-        let passed = self.keys.iter().filter(|(_, key, block)| {
-            filter.ask(order.filter_key(key), *block) != Ok(false)
-        });
+        let passed = self
+            .keys
+            .iter()
+            .filter(|(_, key, block)| filter.ask(order.filter_key(key), *block) != Ok(false));
         (!self.keys.is_empty()).then(|| FilterRate {
             sampled_keys: self.keys.len() as u64,
             passed_keys: passed.count() as u64,

@@ -32,7 +32,7 @@ pub(crate) struct TableFilter {
 
 /// What a filter holds.
 #[derive(Debug, Clone)]
-pub(super) enum FilterOf {
+pub(crate) enum FilterOf {
     /// Keys, by this policy.
     Keys(Arc<dyn FilterPolicy>),
     /// Prefixes of keys, by the default policy. Only in a table whose keys, or user keys, are in bytewise order.

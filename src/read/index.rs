@@ -130,7 +130,7 @@ impl Index {
         block.check_restarts()?;
         // A file has no room for more data blocks, whatever the index claims.
         let room = footer.data_end() as usize / TRAILER_LEN;
-        let mut entries = Vec::with_capacity(block.restart_count().min(room));
+        let mut entries = Vec::with_capacity(block.restart_count.min(room));
         let (mut last, mut data) = (None, 0..footer.data_end());
         for entry in block.iter() {
             let (entry, start) = (entry?, keys.len());

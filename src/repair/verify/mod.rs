@@ -292,7 +292,7 @@ impl<'a> Verifier<'a> {
                     evidence.add_index_key(before, key)
                 });
             }
-            evidence.kind()
+            evidence.verdict().unwrap_or_default()
         });
         if self.report.keys == KeyKind::Database && !is_internal {
             self.order = internal_order(self.order.clone());
