@@ -93,40 +93,33 @@ impl<'s> Kinds<'s> {
             _ => return Ok(()),
         };
         let evidence = self.evidence();
+        let kind = named.or(self.stated_kind()).or(evidence.verdict());
         // With its index a database's table has lost what tells it from a plain one with the same keys.
-        let is_unclear = || self.index.is_none() && evidence.may_hold_internal_keys();
-        let (kind, why) = match (built, named.or(self.stated_kind()).or(evidence.verdict())) {
-            (KeyKind::Plain, Some(KeyKind::Database)) => (
+        let is_unclear =
+            kind.is_none() && self.index.is_none() && evidence.may_hold_internal_keys();
+        match built {
+            KeyKind::Plain if kind == Some(KeyKind::Database) || is_unclear => Err(Error::new(
                 ErrorKind::DatabaseTable,
-                "this table belongs to a LevelDB database (its keys end in a sequence number and a type): salvage it \
-                 with a DbTableBuilder",
-            ),
-            (KeyKind::Plain, None) if is_unclear() => (
-                ErrorKind::DatabaseTable,
-                "this table may belong to a LevelDB database (each key ends in what may be a sequence number and a \
-                 type): salvage it with a DbTableBuilder, or say that its keys are plain",
-            ),
-            (KeyKind::Database, Some(KeyKind::Plain)) => (
+                "this table belongs to a LevelDB database, or may do so (its keys end in what may be a sequence number and \
+                 a type): salvage it with a DbTableBuilder, or say that its keys are plain",
+            )),
+            KeyKind::Database if kind == Some(KeyKind::Plain) => Err(Error::new(
                 ErrorKind::Comparator,
                 "the keys of this table are not a database's: salvage it with a TableBuilder",
-            ),
-            _ => return Ok(()),
-        };
-        Err(Error::new(kind, why))
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// The error where the order is not the builder's, and the new table cannot say so.
     pub(super) fn order_cannot_be_said(&self) -> Error {
-        let stated = self.properties.as_ref().filter(|_| self.is_other_order);
         let order = user_order(self.survey.order).unwrap_or(self.survey.order);
-        let name = order.comparator().name();
-        let why = match stated {
-            Some(stated) => format!("this table is ordered by {:?}", stated.comparator),
-            None => format!("its keys do not ascend under {name:?}"),
-        };
+        let stated = self.properties.as_ref();
+        let own = stated.map_or("not named", |stated| &stated.comparator);
         let message = format!(
-            "{why}, and the new table has no properties to say so: build it with the comparator that the old one was \
-             written with, or with properties, or let salvage copy it in its stored order"
+            "this table is not in the order of {:?} (its own: {own}), and the new one has no properties to say so: build it with the \
+             comparator that the old one was written with, or with properties, or let salvage copy it in its stored order",
+            order.comparator().name()
         );
         Error::new(ErrorKind::Comparator, message)
     }
