@@ -15,6 +15,7 @@ use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame::{self, TRAILER_LEN};
+use crate::format::page;
 use crate::format::pieces::Pieces;
 use crate::format::properties::{FIRST_PROPERTY, Properties};
 use crate::read::recognise::Evidence;
@@ -28,10 +29,9 @@ pub(crate) struct Found {
     /// in this build, its keys are too large, or it makes no sense. Filters and `about.pieces` may be large, and are decoded again
     /// where they are used.
     pub(crate) digest: Digest,
-    pub(super) footer: Option<Footer>,
 }
 
-/// What is kept of a block of entries. Of anything else, the default.
+/// What is kept of a block of entries, or of a footer. Of anything else, the default.
 #[derive(Debug, Default)]
 pub(crate) struct Digest {
     pub(crate) entries: u64,
@@ -44,8 +44,8 @@ pub(crate) struct Digest {
     pub(super) names_parts: bool,
     /// Whether every value is one handle, and they ascend without overlap, as in an index.
     pub(super) is_list: bool,
-    /// Whether the first of them is that of a block at the front of a file.
-    pub(super) lists_front: bool,
+    /// Whether they also follow each other from the front of a file, without gaps or with the padding of an aligned table.
+    pub(super) fills_front: bool,
     /// Whether every key is stored whole, at a restart, as nearly all writers do in an index and few in data.
     pub(super) has_restarts_only: bool,
     /// The checksum as it is stored, to tell copies of a block.
@@ -53,20 +53,15 @@ pub(crate) struct Digest {
     pub(super) codec: &'static str,
     /// What its keys say about the kind of table.
     pub(super) evidence: Evidence,
+    pub(super) footer: Option<Footer>,
 }
 
 impl Found {
-    pub(super) fn new(
-        range: Range<u64>,
-        section: Section,
-        digest: Digest,
-        footer: Option<Footer>,
-    ) -> Found {
+    pub(super) fn new(range: Range<u64>, section: Section, digest: Digest) -> Found {
         Found {
             range,
             section: section.into(),
             digest,
-            footer,
         }
     }
 
@@ -87,7 +82,7 @@ impl Found {
 
     /// Whether nothing in it tells it from the index of a table of one block.
     pub(super) fn may_be_index(&self) -> bool {
-        self.digest.is_list && self.digest.entries == 1 && self.digest.lists_front
+        self.digest.fills_front && self.digest.entries == 1
     }
 
     /// The keys that an index may have for the last block of its table: the block's last key, as it is and, if that differs, shortened
@@ -130,7 +125,7 @@ impl Survey<'_> {
         let range = offset..offset + frame.len() as u64;
         let content = self.content(frame);
         let (section, digest) = content.unwrap_or((Section::Data, Digest::default()));
-        Some(Found::new(range, section, digest, None))
+        Some(Found::new(range, section, digest))
     }
 
     fn content(&mut self, frame: &Bytes) -> Option<(Section, Digest)> {
@@ -157,6 +152,7 @@ impl Survey<'_> {
         let mut digest = Digest {
             ascends: true,
             names_parts: true,
+            fills_front: true,
             ..Digest::default()
         };
         let (mut list_end, mut is_rocksdbs) = (Some(0), true);
@@ -167,11 +163,13 @@ impl Survey<'_> {
             let handle = BlockHandle::decode(value).filter(|(_, len)| *len == value.len());
             digest.names_parts &= handle.is_some() && names_part(key);
             let follows = handle.filter(|(handle, _)| Some(handle.offset) >= list_end);
+            digest.fills_front &= follows.zip(list_end).is_some_and(|((handle, _), end)| {
+                [end, end.saturating_add(page::to_boundary(end))].contains(&handle.offset)
+            });
             list_end = list_end.and(follows).and_then(|(handle, _)| handle.end());
             is_rocksdbs &= key.starts_with(b"rocksdb.") && !key.iter().any(u8::is_ascii_digit);
             if digest.entries == 0 {
                 digest.first = key.to_vec();
-                digest.lists_front = handle.is_some_and(|(handle, _)| handle.offset == 0);
             } else {
                 digest.ascends &= self.order.compare(&digest.last, key).is_lt();
             }

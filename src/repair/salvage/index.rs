@@ -12,7 +12,6 @@ use super::kinds::clue;
 use super::survey::{Survey, moved, run_of};
 use crate::error::Section;
 use crate::format::footer::BlockHandle;
-use crate::format::page;
 use crate::read::recognise::is_separator;
 
 /// An index that lists the data blocks of a table.
@@ -24,15 +23,10 @@ pub(super) struct Index<'s> {
     by_key: HashMap<Bytes, usize>,
     /// The stretches of frames that lie inside a block that is missing: they were parts of its values.
     inside: Vec<Range<u64>>,
-    /// How far the table has moved, if a footer tells.
-    pub(super) moved_by: Option<u64>,
     /// Whether the footer is right where the file ends, and leads to it.
     pub(super) is_in_place: bool,
     /// Whether the blocks are in the builder's order.
     pub(super) is_ordered: bool,
-    /// Number of blocks near it, at most as many as it lists, and how many of these it lists.
-    near: usize,
-    own_near: usize,
 }
 
 /// A block that an index lists.
@@ -76,25 +70,22 @@ impl<'s> Index<'s> {
         begin: u64,
     ) -> Option<Index<'s>> {
         let mut index = Index::read(survey, list, moved_by)?;
-        let count = index.listed.len();
         // The table ends where its index begins.
         let own = survey.before(list.range.start);
         let own = own.take_while(|found| found.range.start >= begin);
-        let own = own.filter(|found| found.has_entries());
-        let own: Vec<&Found> = own.take(4 * count + 64).collect();
+        let own = own.take(4 * index.listed.len() + 64);
         // A size alone says little: two blocks have to agree.
         let mut votes: HashMap<u64, usize> = HashMap::from([(0, 2)]);
-        for found in own.iter().filter(|found| found.is_data()) {
+        for found in own.filter(|found| found.is_data()) {
             for (i, listed) in index.candidates(found) {
                 let by = found.range.start.wrapping_sub(listed.handle.offset);
                 *votes.entry(by).or_default() += 1 + usize::from(index.fits(i, found, true));
             }
         }
-        votes.retain(|_, votes| *votes > 1);
-        let mut shifts: Vec<(u64, usize)> = votes.into_iter().collect();
+        let votes = votes.into_iter().filter(|(_, votes)| *votes > 1);
+        let mut shifts: Vec<(u64, usize)> = votes.collect();
         shifts.sort_unstable_by_key(|(by, votes)| Reverse((*votes, *by as i64)));
         let shifts = shifts.into_iter().map(|(by, _)| by);
-        let mut used = HashSet::new();
         for by in moved_by.into_iter().chain(shifts).take(MAX_SHIFTS) {
             let may_be = |found: &&Found| {
                 let is_named = Some(by) == moved_by && found.has_entries();
@@ -104,25 +95,14 @@ impl<'s> Index<'s> {
                 !is_list && found.range.start >= begin && (found.is_data() || is_named)
             };
             let missing = index.listed.iter_mut().filter(|own| own.found.is_none());
-            let found = missing.filter_map(|own| {
-                let found = survey.at(own.handle, by).filter(may_be)?;
-                (!used.contains(&found.range.start)).then_some((own, found))
-            });
+            let found =
+                missing.filter_map(|own| Some((survey.at(own.handle, by).filter(may_be)?, own)));
             let found: Vec<_> = found.collect();
             // One that moved by itself, and not as far as the footer says, may be another's, or lie inside another one.
             if found.len() > 1 || by == 0 || moved_by.is_none_or(|moved_by| by == moved_by) {
-                for (own, found) in found {
-                    used.insert(found.range.start);
-                    own.found = Some(found);
-                }
+                { found.into_iter() }.for_each(|(found, own)| own.found = Some(found));
             }
         }
-        let is_used = |found: &&Found| used.contains(&found.range.start);
-        let near = own.into_iter();
-        let near = near.filter(|own| is_used(own) || own.is_data());
-        let near: Vec<&Found> = near.take(count).collect();
-        index.near = near.len();
-        index.own_near = near.into_iter().filter(is_used).count();
         Some(index)
     }
 
@@ -150,34 +130,20 @@ impl<'s> Index<'s> {
             listed,
             by_key,
             inside: Vec::new(),
-            moved_by,
             is_in_place: moved_by == Some(0) && is_last(),
             is_ordered: false,
-            near: 0,
-            own_near: 0,
         })
     }
 
-    /// Whether the list is an index: a footer says so, or its sizes are those of most blocks before it, and it can be
-    /// told from data whose values are handles.
-    pub(super) fn is_likely(&self, clues: &HashMap<u64, usize>, must_have_room: bool) -> bool {
-        if self.moved_by.is_some() {
-            // Nothing else can be the index of an empty table.
-            return !self.listed.is_empty() || self.survey.data().next().is_none();
-        }
-        (self.near > 0 && 2 * self.own_near >= self.near || self.fills_the_front())
-            && self.stands_apart(clues, must_have_room)
-    }
-
-    /// Whether the list, which no footer names, can be told from data whose values are handles by its keys or by what lies
-    /// around it.
+    /// Whether the list, whose blocks follow each other from the front of a file and which no footer names, can be told from data
+    /// whose values are handles by its keys or by what lies around it.
     ///
     /// Data would continue the keys of the block before it. An index does so only if that is the only one which it lists, or a
     /// copy of its first. Then it is known by a key that is what a writer makes of a block's last key, or by a metaindex, filter or
     /// gap between the two; a longer one also by its form, if most blocks that it leads to fit. And no data comes right after it.
     ///
     /// `must_have_room`: whether a later block shows that nothing before the list is missing.
-    fn stands_apart(&self, clues: &HashMap<u64, usize>, must_have_room: bool) -> bool {
+    pub(super) fn is_likely(&self, clues: &HashMap<u64, usize>, must_have_room: bool) -> bool {
         let survey = self.survey;
         let Range { start, end } = self.list.range;
         let after = survey.frames.get(&end);
@@ -192,15 +158,15 @@ impl<'s> Index<'s> {
             ascend && survey.order.compare(&digest.last, &own.first).is_lt()
         });
         let [only] = &self.listed[..] else {
-            let is_itself = |listed: &Listed<'_>| listed.handle == self.list.handle();
             let blocks = self.listed.iter().enumerate();
-            let fits = blocks.filter_map(|(i, listed)| Some(self.fits(i, listed.found?, true)));
-            let fits: Vec<bool> = fits.collect();
-            let (fit, found) = (fits.iter().filter(|fits| **fits).count(), fits.len());
-            let is_whole = self.own_near == self.listed.len() && fit == found;
-            let has_form = own.has_restarts_only && !self.listed.iter().any(is_itself);
-            let is_last_of_its = is_last && (!follows_data || has_form && 2 * fit > found);
-            return (has_form || is_whole) && (!continues || is_last_of_its);
+            let found = blocks.filter_map(|(i, listed)| Some((i, listed.found?)));
+            let (fit, other): (Vec<_>, Vec<_>) =
+                found.partition(|(i, own)| self.fits(*i, own, true));
+            let is_whole = own.ascends && fit.len() == self.listed.len();
+            let has_form = own.has_restarts_only;
+            let is_attested = has_form && fit.len() > other.len();
+            return (has_form || is_whole)
+                && (!continues || is_last && (!follows_data || is_attested));
         };
         if self.has_clue(clues) {
             return is_last || !follows_data;
@@ -208,14 +174,13 @@ impl<'s> Index<'s> {
         let ends_a_table =
             |found: &Found| matches!(found.section.get(), Section::Metaindex | Section::Footer);
         // Where no data is left, the listed block must at least have had room, unless bytes may be missing.
-        let has_room = self.near > 0
-            || only.handle.end() <= Some(start)
+        let has_room = only.handle.end() <= Some(start)
             || before.map_or(start > 0, ends_a_table)
             || !must_have_room;
         // Data of another table, which came in front of it, while its own is gone: keys go before, or there is no front.
         let may_be_others = !continues || !survey.frames.contains_key(&0);
         let is_others = may_be_others && only.found.is_none() && !must_have_room;
-        has_room && is_last && self.fills_the_front() && (!follows_data || is_others)
+        has_room && is_last && (!follows_data || is_others)
     }
 
     /// Whether it lists one block, which is known by its key: that may be the key of a block of just that size.
@@ -231,29 +196,16 @@ impl<'s> Index<'s> {
         is_shortened || blocks.unwrap_or_default() > usize::from(is_itself)
     }
 
-    /// Whether the blocks follow each other from the front of a file, without gaps or with the padding of an aligned table. Values
-    /// are not like this by chance.
-    fn fills_the_front(&self) -> bool {
-        let mut end = Some(0);
-        self.listed.iter().all(|Listed { handle, .. }| {
-            let padded = end.and_then(|end: u64| end.checked_add(page::to_boundary(end)));
-            let follows = [end, padded].contains(&Some(handle.offset));
-            end = handle.end();
-            follows
-        })
-    }
-
-    /// Whether its table seems to be stored in a value of a damaged block: it is whole, begins a stretch of frames with bytes
-    /// before and after it that belong to none, and data comes after these.
+    /// Whether its table seems to be stored in a value of a damaged block: it begins a stretch of frames with bytes
+    /// before and after it that belong to none, and data before and after these.
     pub(super) fn is_inside_a_value(&self, runs: &[Range<u64>]) -> bool {
         let survey = self.survey;
         run_of(runs, self.list).is_some_and(|run| {
             let after = survey.from(self.list.range.end);
             let mut in_run = after.take_while(|found| found.range.start < run.end);
-            let starts = self.listed.iter();
-            let starts = starts.map(|listed| Some(listed.found?.range.start));
-            run.start > 0
-                && starts.min() == Some(Some(run.start))
+            let starts = self.blocks().map(|found| found.range.start);
+            survey.before(run.start).any(Found::is_data)
+                && starts.min() == Some(run.start)
                 && !in_run.any(Found::is_data)
                 && survey.from(run.end).any(Found::is_data)
         })
@@ -324,8 +276,7 @@ impl<'s> Index<'s> {
     fn measure(&mut self) {
         let size = self.survey.file.size;
         let mut afters: Vec<Option<u64>> = self.listed.iter().map(Listed::shift).collect();
-        let last = afters.iter().rev().find_map(|by| *by);
-        let mut after = self.moved_by.or(last);
+        let mut after = afters.iter().rev().find_map(|by| *by);
         for by in afters.iter_mut().rev() {
             after = by.or(after);
             *by = after;

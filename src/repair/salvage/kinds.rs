@@ -4,14 +4,11 @@
 //! - Another block is *metadata* if it decodes as properties, or if its keys are names of a metaindex and its values are
 //!   handles that lead to no data. User keys may begin with `filter.`, and user values may look like handles.
 //! - An *index* lists handles whose sizes are those of the data blocks before it. A footer may name it, but need not: it is
-//!   usable wherever it lies, and in whatever order its keys are. It certainly is one if `about.pieces` after it divides it, or if
-//!   properties after it state as many blocks of as many bytes as it lists.
+//!   usable wherever it lies, and in whatever order its keys are.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
-
-use bytes::Bytes;
 
 use super::found::Found;
 use super::index::Index;
@@ -19,9 +16,7 @@ use super::survey::{Survey, moved};
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
 use crate::format::footer::BlockHandle;
-use crate::format::frame::TRAILER_LEN;
 use crate::format::internal_key::user_order;
-use crate::format::pieces::Pieces;
 use crate::format::properties::{KeyKind, Properties};
 use crate::read::recognise::Evidence;
 
@@ -36,8 +31,6 @@ pub(super) struct Kinds<'s> {
     pub(super) survey: &'s Survey<'s>,
     /// Its index: of several whole ones, the last in the file.
     pub(super) index: Option<Index<'s>>,
-    /// Without one, that of a whole table that seems to be stored in a value: its blocks are better attested than others.
-    pub(super) inside: Option<Index<'s>>,
     /// What it says of itself, if it is clear which of several tables it is.
     pub(super) properties: Option<Properties>,
     /// Whether its keys are in another order than the builder's, by what it says of itself.
@@ -49,13 +42,7 @@ impl<'s> Kinds<'s> {
     pub(super) fn of(survey: &'s Survey<'s>) -> Kinds<'s> {
         let named = follow_footers(survey);
         set_aside_metaindexes(survey);
-        let (mut index, inside, doubtful) = find_index(survey, &named);
-        for found in named.keys().filter_map(|start| survey.frames.get(start)) {
-            // One that lists nothing of use is no data either.
-            if found.section.get() == Section::Data {
-                found.section.set(Section::Index);
-            }
-        }
+        let (mut index, doubtful) = find_index(survey, &named);
         let properties = match &index {
             Some(index) => properties_of(survey, index),
             None => {
@@ -78,7 +65,6 @@ impl<'s> Kinds<'s> {
         Kinds {
             survey,
             index,
-            inside,
             properties,
             is_other_order,
         }
@@ -147,33 +133,36 @@ impl<'s> Kinds<'s> {
     }
 }
 
-/// Finds the index of the table to copy, or at least of one that seems to be stored in a value, and sets aside those of others.
+/// Finds the index of the table to copy, and sets aside those of others and of tables that seem to be stored in a value.
 fn find_index<'s>(
     survey: &'s Survey<'s>,
     named: &HashMap<u64, u64>,
-) -> (Option<Index<'s>>, Option<Index<'s>>, Vec<&'s Found>) {
+) -> (Option<Index<'s>>, Vec<&'s Found>) {
     let runs = survey.runs();
     let clues = clues(survey);
     let (mut listed, mut must_have_room) = (HashSet::<u64>::new(), false);
     let (mut index, mut inside, mut doubtful) = (None, None, Vec::new());
-    // Where the footers before the block end: before them lie other tables.
+    // Before a footer lie other tables.
     let footers = { survey.from(0) }.filter(|found| found.section.get() == Section::Footer);
-    let mut begins: Vec<u64> = footers.map(|found| found.range.end).collect();
+    let footers: BTreeSet<u64> = footers.map(|found| found.range.end).collect();
     for found in survey.before(survey.file.size) {
         let start = found.range.start;
-        begins.truncate(begins.partition_point(|begin| *begin <= start));
-        let begin = begins.last().copied().unwrap_or(0);
+        let begin = footers.range(..=start).next_back().copied().unwrap_or(0);
         let moved_by = named.get(&start).copied();
-        let is_list = found.digest.is_list && found.is_data();
+        // Values do not follow each other from the front of a file by chance.
+        let is_list = found.digest.fills_front && found.is_data();
         let may_be_one = !listed.contains(&start) && (is_list || moved_by.is_some());
         let own = may_be_one.then(|| Index::locate(survey, found, moved_by, begin));
-        let is_stated = may_be_one && is_list && is_stated(survey, found);
-        let is_one = |own: &Index<'_>| is_stated || own.is_likely(&clues, must_have_room);
+        let is_one = |own: &Index<'_>| match moved_by {
+            // Nothing else can be the index of an empty table.
+            Some(_) => !own.listed.is_empty() || survey.data().next().is_none(),
+            None => own.is_likely(&clues, must_have_room),
+        };
         let Some(found_index) = own.flatten().filter(is_one) else {
             must_have_room |= shows_that_nothing_is_missing(survey, found);
             continue;
         };
-        let is_confirmed = is_stated || moved_by.is_some() || found_index.listed.len() > 1;
+        let is_confirmed = moved_by.is_some() || found_index.listed.len() > 1;
         if !is_confirmed && (index.is_some() || !found_index.has_clue(&clues)) {
             // Another one may list it. Where its table is gone, if it is an index, it says nothing of others.
             doubtful.push(found);
@@ -191,42 +180,17 @@ fn find_index<'s>(
             index = inside.take().or(Some(found_index));
         }
     }
-    (index, inside, doubtful)
+    (index, doubtful)
 }
 
 /// Whether a block after a list shows that nothing before the list is missing: data, or a footer or metaindex whose handles lead to
 /// frames in their places.
 fn shows_that_nothing_is_missing(survey: &Survey<'_>, found: &Found) -> bool {
     let is_there = |handle: BlockHandle| survey.at(handle, 0).is_some();
-    match found.section.get() {
-        Section::Footer => found.footer.is_some_and(|footer| is_there(footer.index)),
-        Section::Metaindex => survey.handles_in(found.handle()).into_iter().any(is_there),
-        _ => found.is_data(),
-    }
-}
-
-/// Whether a list is certainly an index by the metadata after it, wherever they have moved: `about.pieces` that divides it, or
-/// properties that state as many blocks of as many bytes.
-fn is_stated(survey: &Survey<'_>, list: &Found) -> bool {
-    let ends_it = |found: &Found| matches!(found.section.get(), Section::Index | Section::Footer);
-    let after = survey.from(list.range.end).take(MAX_PARTS);
-    after.take_while(|found| !ends_it(found)).any(|found| {
-        if found.section.get() == Section::Pieces {
-            return pieces_in(survey, found).is_some_and(|pieces| {
-                let checks = |block: Bytes| pieces.index.check_block(&block).is_ok();
-                list.handle().size == pieces.index.handle.size
-                    && survey.payload(list.handle()).is_some_and(checks)
-            });
-        }
-        properties_in(survey, found).is_some_and(|stated| {
-            let handles = survey.handles_in(list.handle());
-            let sizes = { handles.iter() }.map(|handle| handle.size + TRAILER_LEN as u64);
-            // The list may be the very block that they state.
-            let may_be_block = handles.iter().all(|own| own.size == list.handle().size);
-            let all = (handles.len() as u64, sizes.sum());
-            !may_be_block && all == (stated.data_blocks, stated.data_bytes)
-        })
-    })
+    let is_metaindex = found.section.get() == Section::Metaindex;
+    found.is_data()
+        || { found.digest.footer }.is_some_and(|footer| is_there(footer.index))
+        || is_metaindex && survey.handles_in(found.handle()).into_iter().any(is_there)
 }
 
 /// What an index says of the last block of its table, with the number of blocks of data that it may be: with a key that is shortened as
@@ -251,11 +215,12 @@ pub(super) fn clue(size: u64, key: &[u8]) -> u64 {
 /// Sets aside the metaindex that each footer names. Returns the indexes that they name, each with how far it has moved.
 fn follow_footers(survey: &Survey<'_>) -> HashMap<u64, u64> {
     let mut named = HashMap::new();
-    let footers = survey.from(0).filter_map(|found| {
-        let footer = found.footer?;
-        Some((footer, found.range.start.wrapping_sub(footer.blocks_end()?)))
-    });
-    for (footer, by) in footers {
+    for found in survey.from(0) {
+        let footer = found.digest.footer;
+        let Some((footer, end)) = footer.and_then(|own| Some((own, own.blocks_end()?))) else {
+            continue;
+        };
+        let by = found.range.start.wrapping_sub(end);
         let entries_at = |handle: BlockHandle| {
             let found = survey.at(handle, by)?;
             let is_empty = || found.section.get() == Section::Metaindex;
@@ -325,21 +290,16 @@ fn set_aside_metaindexes(survey: &Survey<'_>) {
 
 /// The properties after an index, where this crate writes them, or between it and its data. None of another table.
 fn properties_of(survey: &Survey<'_>, index: &Index<'_>) -> Option<Properties> {
-    let listed = index.starts();
     let is_beside = |found: &&Found| {
-        !matches!(found.section.get(), Section::Index | Section::Footer)
-            && !listed.contains(&found.range.start)
-            && !found.is_data()
+        !matches!(
+            found.section.get(),
+            Section::Data | Section::Index | Section::Footer
+        )
     };
     let Range { start, end } = index.list.range;
     let after = survey.from(end).take_while(is_beside);
     let mut beside = after.chain(survey.before(start).take_while(is_beside));
     beside.find_map(|found| properties_in(survey, found))
-}
-
-/// What `about.pieces` in `found` says.
-pub(super) fn pieces_in(survey: &Survey<'_>, found: &Found) -> Option<Pieces> {
-    Pieces::decode(survey.payload(found.handle())?).ok()?
 }
 
 /// What the properties block `found` says, if it is one.

@@ -316,7 +316,7 @@ impl fmt::Display for LostRange {
 ///
 /// - tables or blocks stored as values in a block that is damaged, in a file without an index: they are copied, and the report
 ///   says where they are [uncertain](SalvageReport::uncertain). If a whole table was stored so, and nothing after it is left, it
-///   is the last with an index; if data comes after it, its blocks go before those which they overlap;
+///   is the last with an index;
 /// - the index of a table of one block, where that block is gone: it is [set aside](SalvageReport::set_aside), or copied as
 ///   uncertain. A data block whose only value is the handle of a block at offset 0 may be mistaken for such an index, and set aside;
 /// - blocks of an older table whose keys fit in.

@@ -1,13 +1,13 @@
 //! Plans what the new table is made of: which of the blocks found are its data, and in which order.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::Range;
 
 use super::LostRange;
 use super::copy::open_block;
 use super::found::Found;
 use super::index::Index;
-use super::kinds::{Kinds, pieces_in};
+use super::kinds::Kinds;
 use super::survey::{Survey, moved, run_of};
 use crate::comparator::Order;
 use crate::error::Section;
@@ -167,18 +167,12 @@ fn data_once<'s>(kinds: &Kinds<'s>) -> Vec<Copy<'s>> {
         let ends_in_data = last.is_some_and(Found::is_data);
         run.start > 0 && (run.end < survey.file.size || ends_in_data)
     });
-    let attested = kinds.inside.as_ref().map(Index::starts);
-    let attested = attested.unwrap_or_default();
-    let mut seen: HashMap<_, &Found> = HashMap::new();
-    let data = survey.data().filter_map(|found| {
-        let first = *seen.entry(found.identity()).or_insert(found);
-        let payload = |found: &Found| survey.payload(found.handle());
-        let is_copy = first.range != found.range && payload(first) == payload(found);
-        (!is_copy).then(|| Copy {
-            found,
-            by_index: attested.contains(&found.range.start),
-            is_uncertain: run_of(&uncertain, found).is_some() || found.may_be_index(),
-        })
+    let mut seen = HashSet::new();
+    let data = survey.data().filter(|found| seen.insert(found.identity()));
+    let data = data.map(|found| Copy {
+        found,
+        by_index: false,
+        is_uncertain: run_of(&uncertain, found).is_some() || found.may_be_index(),
     });
     data.collect()
 }
@@ -190,8 +184,15 @@ fn gaps_of_data(kinds: &Kinds<'_>) -> Vec<(Range<u64>, String)> {
     let data_end = survey.data().last().map_or(0, |last| last.range.end);
     let mut after = survey.from(data_end);
     let metadata = after.find(|found| found.section.get() != Section::Data);
-    let end = metadata.map_or(survey.file.size, |found| found.range.start);
-    let end = end.min(stated_data_end(kinds, data_end).unwrap_or(end));
+    let mut end = metadata.map_or(survey.file.size, |found| found.range.start);
+    if let Some(stated) = &kinds.properties {
+        // Where the data ends if it begins the file. After the block with the last key none is missing.
+        let is_last = |found: &Found| stated.last_key.as_ref() == Some(&found.digest.last);
+        let has_last = stated.entries == 0 || survey.data().any(is_last);
+        if has_last || data_end < stated.data_bytes {
+            end = end.min(stated.data_bytes.max(data_end));
+        }
+    }
     let gaps = survey.gaps().into_iter().map(|gap| (gap, String::new()));
     let unreadable = survey.from(0).filter(|found| found.is_unreadable());
     let unreadable = unreadable.map(|own| (own.range.clone(), why_not(survey, &own.range)));
@@ -204,31 +205,16 @@ fn gaps_of_data(kinds: &Kinds<'_>) -> Vec<(Range<u64>, String)> {
     gaps
 }
 
-/// Where the data ends by what the table says of itself: none of it is missing after `data_end`, where what was found ends. With
-/// `about.pieces` the index begins there. If nothing has moved, the block after the index is there.
-fn stated_data_end(kinds: &Kinds<'_>, data_end: u64) -> Option<u64> {
-    let survey = kinds.survey;
-    let stated = kinds.properties.as_ref();
-    if stated.is_some_and(|stated| stated.entries == 0) {
-        return Some(data_end);
-    }
-    let mut after = survey.from(data_end);
-    let pieces = after.find(|found| found.section.get() == Section::Pieces)?;
-    let index = pieces_in(survey, pieces)?.index.handle;
-    let is_there = index.offset >= data_end && survey.frames.contains_key(&index.end()?);
-    is_there.then_some(index.offset)
-}
-
 /// Which of `blocks`, whose keys ascend, to copy, and in which order, so that no two overlap: those with the most entries,
-/// first of blocks that an index led to, then of those that are certainly no part of a value.
+/// first of blocks that are certainly no part of a value.
 ///
 /// The heaviest chain of blocks that end no later than a given one is either the one without it, or that block after the
 /// heaviest chain of those that end before its first key: O(n log n) in all.
 fn heaviest_chain<'s>(mut blocks: Vec<Copy<'s>>, order: &Order) -> Vec<Copy<'s>> {
     blocks.sort_by(|a, b| order.compare(&a.found.digest.last, &b.found.digest.last));
-    // `chains[n]` is the heaviest chain of the first n blocks: its weight, in entries that an index led to, those that are certainly
-    // the table's, and others; and if it ends with block n - 1, the index of the chain that this block is added to.
-    let mut chains = vec![((0, 0, 0), None)];
+    // `chains[n]` is the heaviest chain of the first n blocks: its weight, in entries that are certainly the table's, and in
+    // the lower half others; and if it ends with block n - 1, the index of the chain that this block is added to.
+    let mut chains = vec![(0, None)];
     for block in &blocks {
         let is_before = |other: &Copy<'_>| {
             let (last, first) = (&other.found.digest.last, &block.found.digest.first);
@@ -236,11 +222,7 @@ fn heaviest_chain<'s>(mut blocks: Vec<Copy<'s>>, order: &Order) -> Vec<Copy<'s>>
         };
         let before = blocks.partition_point(is_before);
         let (mut with, _) = chains.get(before).copied().unwrap_or_default();
-        *match (block.by_index, block.is_uncertain) {
-            (true, _) => &mut with.0,
-            (false, false) => &mut with.1,
-            (false, true) => &mut with.2,
-        } += block.found.digest.entries;
+        with += u128::from(block.found.digest.entries) << if block.is_uncertain { 0 } else { 64 };
         let (without, _) = chains.last().copied().unwrap_or_default();
         chains.push(if with > without {
             (with, Some(before))
@@ -277,12 +259,11 @@ mod tests {
             range: 0..1,
             section: Section::Data.into(),
             digest,
-            footer: None,
         }
     }
 
     /// The weight of the best subset without overlaps, by trying all of them.
-    fn heaviest_by_trying(blocks: &[Copy<'_>]) -> [u64; 3] {
+    fn heaviest_by_trying(blocks: &[Copy<'_>]) -> [u64; 2] {
         let weights = (0..1u32 << blocks.len()).filter_map(|subset| {
             let chosen = blocks
                 .iter()
@@ -304,31 +285,28 @@ mod tests {
         pair[0].found.digest.last < pair[1].found.digest.first
     }
 
-    fn weight(chosen: &[Copy<'_>]) -> [u64; 3] {
-        let of = |kind| {
-            let kind_of = |block: &Copy<'_>| match (block.by_index, block.is_uncertain) {
-                (true, _) => 0,
-                (false, is_uncertain) => 1 + u8::from(is_uncertain),
-            };
-            let blocks = chosen.iter().filter(|block| kind_of(block) == kind);
+    fn weight(chosen: &[Copy<'_>]) -> [u64; 2] {
+        [false, true].map(|is_uncertain| {
+            let blocks = chosen
+                .iter()
+                .filter(|block| block.is_uncertain == is_uncertain);
             blocks.map(|block| block.found.digest.entries).sum()
-        };
-        [of(0), of(1), of(2)]
+        })
     }
 
     proptest! {
         #[test]
         fn the_most_entries_in_order_are_chosen(
-            blocks in prop::collection::vec((0u8..20, 0u8..6, 1u64..9, any::<[bool; 2]>()), 0..10),
+            blocks in prop::collection::vec((0u8..20, 0u8..6, 1u64..9, any::<bool>()), 0..10),
         ) {
             let key = |n: u8| format!("{n:02}");
             let frames: Vec<_> = { blocks.iter() }
                 .map(|(first, len, entries, _)| found(&key(*first), &key(first + len), *entries))
                 .collect();
             let blocks: Vec<_> = { frames.iter().zip(&blocks) }
-                .map(|(found, (.., [by_index, is_uncertain]))| Copy {
+                .map(|(found, (.., is_uncertain))| Copy {
                     found,
-                    by_index: *by_index,
+                    by_index: false,
                     is_uncertain: *is_uncertain,
                 })
                 .collect();

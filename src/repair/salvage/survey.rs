@@ -163,15 +163,13 @@ impl<'a> Survey<'a> {
 
     /// The handles in the block at `handle`, up to the first value that is none.
     pub(super) fn handles_in(&self, handle: BlockHandle) -> Vec<BlockHandle> {
-        let mut handles = Vec::new();
-        if let Some(mut entries) = self.entries(handle) {
-            while let Ok(true) = entries.next()
-                && let Some((handle, _)) = BlockHandle::decode(entries.value())
-            {
-                handles.push(handle);
-            }
-        }
-        handles
+        let mut entries = self.entries(handle);
+        let next = || {
+            let entries = entries.as_mut()?;
+            let is_there = entries.next().ok()?;
+            Some(BlockHandle::decode(entries.value()).filter(|_| is_there)?.0)
+        };
+        std::iter::from_fn(next).collect()
     }
 
     /// The frame at `handle`, if it has moved by so many bytes.
@@ -263,8 +261,11 @@ impl Survey<'_> {
     /// The footer that begins at `at`: it comes right after a frame.
     fn footer(&mut self, at: u64, end: u64) -> Option<Found> {
         let range = at..at.saturating_add(FOOTER_LEN as u64);
-        let footer = Footer::decode(self.page_from(at).get(..FOOTER_LEN)?).ok()?;
-        let found = Found::new(range, Section::Footer, Digest::default(), Some(footer));
+        let digest = Digest {
+            footer: Some(Footer::decode(self.page_from(at).get(..FOOTER_LEN)?).ok()?),
+            ..Digest::default()
+        };
+        let found = Found::new(range, Section::Footer, digest);
         (found.range.end <= end).then_some(found)
     }
 
