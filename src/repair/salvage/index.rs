@@ -23,6 +23,8 @@ pub(super) struct Index<'s> {
     by_key: HashMap<Bytes, usize>,
     /// The stretches of frames that lie inside a block that is missing: they were parts of its values.
     inside: Vec<Range<u64>>,
+    /// How far the table has moved, if a footer tells.
+    moved_by: Option<u64>,
     /// Whether the footer is right where the file ends, and leads to it.
     pub(super) is_in_place: bool,
     /// Whether the blocks are in the builder's order.
@@ -130,6 +132,7 @@ impl<'s> Index<'s> {
             listed,
             by_key,
             inside: Vec::new(),
+            moved_by,
             is_in_place: moved_by == Some(0) && is_last(),
             is_ordered: false,
         })
@@ -276,7 +279,8 @@ impl<'s> Index<'s> {
     fn measure(&mut self) {
         let size = self.survey.file.size;
         let mut afters: Vec<Option<u64>> = self.listed.iter().map(Listed::shift).collect();
-        let mut after = afters.iter().rev().find_map(|by| *by);
+        let last = afters.iter().rev().find_map(|by| *by);
+        let mut after = self.moved_by.or(last);
         for by in afters.iter_mut().rev() {
             after = by.or(after);
             *by = after;
