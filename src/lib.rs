@@ -36,7 +36,7 @@
 //! | read a table over a network, in async code | `remote::AsyncTable`, of the feature `async`; the crate `leveltable-object-store` for object stores |
 //! | tables of a LevelDB database, with sequence numbers and deletions | [`DbTable`], [`DbTableBuilder`], module [`db`] |
 //! | choose a filter, or write one | [`RibbonFilterPolicy`] (the default), [`BloomFilterPolicy`] (LevelDB's), module [`filter`] |
-//! | scan one prefix of many, and read nothing if no key has it | [`WriteOptions::prefix_filter`], [`Table::may_contain_prefix`] |
+//! | scan one prefix of many, and read nothing if no key has it | [`WriteOptions::prefix_filter`], [`Table::prefix`] |
 //! | keys in another order | [`Comparator`] |
 //! | see what went wrong | [`Error`]; [`Corruption`] says where |
 //! | check a table, or rescue a damaged one | [`repair::verify`], [`repair::salvage`] |

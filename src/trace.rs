@@ -22,7 +22,6 @@ macro_rules! event {
 }
 
 /// A table was opened.
-#[inline]
 pub(crate) fn opened(path: Option<&Path>, bytes: u64, blocks: usize, filter: Option<&str>) {
     event!(
         target: "leveltable::open",
@@ -36,7 +35,6 @@ pub(crate) fn opened(path: Option<&Path>, bytes: u64, blocks: usize, filter: Opt
 }
 
 /// A table could not be opened.
-#[inline]
 pub(crate) fn not_opened(error: &Error) {
     event!(
         target: "leveltable::open",
@@ -94,7 +92,6 @@ pub(crate) fn error(error: Error, path: Option<&Path>) -> Error {
 }
 
 /// A table is complete: at `path`, or in the writer that it was built into.
-#[inline]
 pub(crate) fn published(path: Option<&Path>, entries: u64, bytes: u64) {
     event!(
         target: "leveltable::publish",

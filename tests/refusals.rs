@@ -3,7 +3,6 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use leveltable::filter::{FilterBuilder, FilterPolicy, PrefixExtractor};
 use leveltable::{
@@ -248,7 +247,7 @@ impl FilterPolicy for Senseless {
 #[test]
 fn a_filter_that_refuses_itself_refuses_every_call_and_writes_nothing() {
     let mut file = Vec::new();
-    let options = WriteOptions::new().filter_policy(Arc::new(Senseless));
+    let options = WriteOptions::new().filter_policy(Senseless);
     let mut builder = options.build(&mut file);
     for _ in 0..2 {
         let refusals = [builder.add("a", "1"), builder.flush()];

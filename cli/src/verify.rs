@@ -437,7 +437,6 @@ fn to_json(verified: &Verified) -> Value {
         "damage": report.damage,
         "unchecked": report.unchecked,
         "warnings": report.warnings,
-        "notes": report.notes,
         "findings": report.findings.iter().map(finding).collect::<Vec<_>>(),
         "findings_left_out": report.left_out(),
     })

@@ -50,7 +50,7 @@ pub(crate) fn run() -> Result<()> {
 impl Lsm {
     /// What each table has done since it was opened, newest first.
     pub fn stats(&self) -> Result<Vec<Stats>> {
-        let stats = |id| Ok(self.table(id)?.stats());
+        let stats = |id| Ok(self.table(id)?.as_table().stats());
         self.tables.iter().map(stats).collect()
     }
 }

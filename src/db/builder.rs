@@ -1,6 +1,5 @@
 //! Writes tables of a LevelDB database.
 
-use std::fmt;
 use std::io;
 use std::path::Path;
 
@@ -30,20 +29,13 @@ use crate::write::summary::Summary;
 /// assert_eq!(DbTable::open(&path)?.get(b"banana")?, Some(Version::Deleted));
 /// # Ok::<(), leveltable::Error>(())
 /// ```
+#[derive(Debug)]
 #[must_use = "there is no table until `finish`"]
 pub struct DbTableBuilder<D: Destination> {
     /// Takes internal keys.
     pub(crate) table: TableBuilder<D>,
     /// The stored form of the key being added.
     stored_key: Vec<u8>,
-}
-
-impl<D: Destination> fmt::Debug for DbTableBuilder<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DbTableBuilder")
-            .field("table", &self.table)
-            .finish_non_exhaustive()
-    }
 }
 
 impl WriteOptions {

@@ -10,9 +10,7 @@ use crate::db::range::{DbRange, stored_bounds};
 use crate::error::{ErrorKind, Result, Section};
 #[cfg(doc)]
 use crate::format::internal_key::InternalKeyComparator;
-use crate::format::internal_key::{
-    InternalKey, MAX_SEQUENCE, ValueType, internal_order, not_internal, user_key,
-};
+use crate::format::internal_key::{InternalKey, ValueType, internal_order, not_internal, user_key};
 use crate::read::bounds::{KeyRange, Way, prefix_bounds};
 use crate::read::cursor::Cursor;
 use crate::read::merge::MergeCursor;
@@ -20,7 +18,6 @@ use crate::read::options::{OpenOptions, ReadOptions};
 use crate::read::range::{Ends, Walk, no_prefix_in};
 use crate::read::recognise::may_be_internal;
 use crate::read::source::Source;
-use crate::read::stats::Stats;
 use crate::read::table::Table;
 use crate::read::table_cache::OpenTable;
 
@@ -216,25 +213,6 @@ impl DbTable {
         let mut cursor = self.cursor();
         let found = cursor.seek_to_start(way)?;
         Ok(found.then(|| Bytes::copy_from_slice(cursor.user_key())))
-    }
-
-    /// Counters of the table's work so far; see [`Table::stats`].
-    pub fn stats(&self) -> Stats {
-        self.table.stats()
-    }
-
-    /// Whether the table may hold a user key that begins with `prefix`; see [`Table::may_contain_prefix`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Table::may_contain_prefix`].
-    pub fn may_contain_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<bool> {
-        let prefix = prefix.as_ref();
-        if !matches!(self.order, Order::Bytewise) {
-            return Ok(true);
-        }
-        let first = InternalKey::seek_target(prefix, MAX_SEQUENCE);
-        self.table.may_contain_prefix_at(prefix, &first)
     }
 
     /// The table as it is stored: internal keys in [`InternalKeyComparator`] order. For statistics, and

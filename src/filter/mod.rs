@@ -12,7 +12,6 @@ pub use ribbon::RibbonFilterPolicy;
 pub(crate) use ribbon::{Layout as RibbonLayout, Probe as RibbonProbe};
 
 use std::fmt::{self, Debug};
-use std::sync::Arc;
 
 /// Makes filters of keys, and looks keys up in filters.
 ///
@@ -139,24 +138,6 @@ pub trait FilterBuilder: Send {
     ///
     /// A table calls this only if keys were added.
     fn finish(&mut self, dst: &mut Vec<u8>);
-}
-
-impl<P: FilterPolicy + ?Sized> FilterPolicy for Arc<P> {
-    fn name(&self) -> &str {
-        (**self).name()
-    }
-
-    fn builder(&self) -> Box<dyn FilterBuilder> {
-        (**self).builder()
-    }
-
-    fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool {
-        (**self).key_may_match(key, filter)
-    }
-
-    fn check(&self) -> Result<(), String> {
-        (**self).check()
-    }
 }
 
 /// Appends the filter that `policy` makes of `keys` to `dst`.

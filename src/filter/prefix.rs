@@ -67,20 +67,6 @@ pub trait PrefixExtractor: Debug + Send + Sync {
     }
 }
 
-impl<E: PrefixExtractor + ?Sized> PrefixExtractor for Arc<E> {
-    fn name(&self) -> &str {
-        (**self).name()
-    }
-
-    fn prefix_len(&self, key: &[u8]) -> Option<usize> {
-        (**self).prefix_len(key)
-    }
-
-    fn check(&self) -> Result<(), String> {
-        (**self).check()
-    }
-}
-
 /// The first bytes of a key, always as many. Shorter keys have no prefix.
 ///
 /// It obeys [the rule](PrefixExtractor#the-one-rule): a key that begins with these bytes is long enough, and its first bytes are

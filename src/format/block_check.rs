@@ -145,7 +145,7 @@ impl KeyWork {
     }
 
     /// Takes the keys of `block` from the budget. An error if they exceed it: they must not be compared then.
-    pub(crate) fn take<B: AsRef<[u8]>>(&mut self, block: &Block<B>) -> Result<(), Defect> {
+    fn take<B: AsRef<[u8]>>(&mut self, block: &Block<B>) -> Result<(), Defect> {
         let granted = (block.entries().len() as u64).saturating_mul(KeyWork::BLOCK_BYTE);
         let most = self.0.saturating_add(granted);
         let key_bytes = block.key_bytes();

@@ -107,15 +107,6 @@ pub(crate) fn prefetch_block(block: &[u8]) {
     prefetch(block.last().into_iter().chain(block.first()));
 }
 
-/// Prefetches the keys at restarts of `block`, which a binary search compares; of a large block, some that lie evenly apart.
-pub(crate) fn prefetch_restarts(block: &[u8]) {
-    if let Ok(block) = Block::parse(block) {
-        let step = block.restart_count.div_ceil(WALKED).max(1);
-        let restarts = block.restarts().step_by(step);
-        prefetch(restarts.filter_map(|restart| block.entries().get(restart)));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::block::tests::{Entries, build};

@@ -76,7 +76,7 @@ impl ReadAhead {
             (self.way, self.len) = (way, 0);
         }
         if inner.file.is_memory() {
-            if inner.file.is_mapped() {
+            if inner.file.map().is_some() {
                 self.announce(inner, found);
             }
             return Ok((inner.load(found, read)?, false));

@@ -137,8 +137,7 @@ impl TableFile {
 
     /// Whether all bytes at `range` are held; of a mapped file, whether they were announced.
     pub(super) fn holds(&self, range: &Range<u64>) -> bool {
-        let mut held = self.held.iter();
-        held.any(|stretch| stretch.get(range).is_some())
+        { self.held.iter() }.any(|stretch| stretch.get(range).is_some())
     }
 
     /// Whether the file lies in memory, where reading is no I/O.
@@ -146,11 +145,7 @@ impl TableFile {
         self.memory().is_some()
     }
 
-    /// Whether the file lies in memory as a map, where to touch it may be I/O.
-    pub(crate) fn is_mapped(&self) -> bool {
-        self.map().is_some()
-    }
-
+    /// The map of a file that lies in memory as one, where to touch it may be I/O.
     pub(super) fn map(&self) -> Option<&Map> {
         match &self.source.bytes {
             SourceBytes::Memory(_, map) => map.as_ref(),
@@ -356,7 +351,6 @@ impl TableFile {
     }
 
     /// Counts reads from the source that are about to be made, of parts that are asked for at once.
-    #[inline]
     pub(super) fn count_reads(&self, parts: &[(u64, usize)]) {
         let bytes = parts.iter().map(|&(_, len)| len as u64).sum();
         self.counters.add(Counter::SourceReads, parts.len() as u64);
@@ -365,7 +359,6 @@ impl TableFile {
     }
 
     /// What the source returned for the `len` bytes at `offset`: as many bytes, or an error.
-    #[inline]
     pub(super) fn check_read(
         &self,
         offset: u64,

@@ -1,7 +1,6 @@
 //! The filters of an open table, which appear when they are first needed: whole, or piece by piece.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -26,8 +25,6 @@ pub(crate) struct TableFilter {
     cells: Box<[OnceLock<Bytes>]>,
     /// What a filter that is read whole is, once it is there.
     whole: OnceLock<Whole>,
-    /// Bytes of memory that the pieces take that are there.
-    held: AtomicUsize,
 }
 
 /// What a filter holds.
@@ -62,14 +59,14 @@ impl TableFilter {
             divided,
             cells: (0..pieces).map(|_| OnceLock::new()).collect(),
             whole: OnceLock::new(),
-            held: AtomicUsize::new(0),
         }
     }
 
     /// Bytes of memory that it takes, with the pieces that are there.
     pub(super) fn weight(&self) -> usize {
         let own = self.divided.as_ref().map_or(0, FilterPieces::weight);
-        own + size_of_val(&*self.cells) + self.held.load(Relaxed)
+        let pieces = self.cells.iter().filter_map(OnceLock::get).map(Bytes::len);
+        own + size_of_val(&*self.cells) + pieces.sum::<usize>()
     }
 
     /// Number of pieces.
@@ -124,11 +121,8 @@ impl TableFilter {
                 is_of_windows,
             });
         }
-        let len = kept.len();
-        // Another thread may have been faster.
-        if self.cells.get(i).is_some_and(|cell| cell.set(kept).is_ok()) {
-            self.held.fetch_add(len, Relaxed);
-        }
+        // Only now is the piece there. Another thread may have been faster.
+        self.cells.get(i).map(|cell| cell.set(kept));
         Ok(())
     }
 

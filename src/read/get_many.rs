@@ -43,7 +43,7 @@ impl<'t> Values<'t> {
         }
     }
 
-    /// Looks for keys in their block. Values are slices of one that lies in memory, and copies from any other.
+    /// Looks for keys in their block. Values are slices of it if the file lies in memory, and copies otherwise.
     pub(super) fn search(&mut self, keys: &[Wanted<&[u8]>], block: &Bytes) -> Result<()> {
         let (inner, order) = (&*self.table.inner, self.table.order()?);
         for wanted in keys {
@@ -88,10 +88,7 @@ impl Table {
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
         let mut found = Values::new(self, keys.len());
         let mut wanted = self.wanted(keys)?;
-        if self.inner.file.is_memory() {
-            // For neighbouring keys, a block that no cache keeps is decompressed once.
-            wanted.sort_by_key(|wanted| wanted.at);
-        } else {
+        if !self.inner.file.is_memory() {
             sort_by_block(&mut wanted);
         }
         self.search_blocks(&wanted, |keys, block| found.search(keys, &block))?;

@@ -1,7 +1,7 @@
 //! A table's index, in pieces that appear when they are first needed: which data block may hold a key.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 use bytes::Bytes;
 
@@ -33,8 +33,6 @@ pub(crate) struct Index {
     /// The last entry of each piece.
     tops: IndexEntries,
     slots: Vec<Slot>,
-    /// Bytes of memory that the pieces take that are there. Counted, since it is asked for under the lock of a `TableCache`.
-    held: AtomicUsize,
     /// Number of data blocks.
     len: usize,
     /// Where the index block lies, and where data blocks end at the latest.
@@ -125,8 +123,9 @@ impl Index {
     ) -> Result<Index, Defect> {
         let most = file_size.saturating_mul(MAX_UNFOLDED);
         let most = most.max(contents.len() as u64).min(u32::MAX.into());
-        let mut keys = Vec::with_capacity(contents.len());
+        let most = most.min(isize::MAX as u64 / 2);
         let block = Block::parse(contents)?;
+        let mut keys = Vec::with_capacity(block.data.len());
         block.check_restarts()?;
         // A file has no room for more data blocks, whatever the index claims.
         let room = footer.data_end() as usize / TRAILER_LEN;
@@ -153,8 +152,7 @@ impl Index {
         let top = last.map_or(&[][..], |last| entries.key(last));
         let tops = last.map(|last| IndexEntry::new(0..top.len(), entries.handle(last)));
         let tops = IndexEntries::new(Bytes::copy_from_slice(top), tops.into_iter().collect());
-        let firsts = last.map(|_| 0).into_iter().collect();
-        let index = Index::new(None, tops, firsts, entries.len(), footer, order)?;
+        let index = Index::new(None, tops, entries.len(), footer);
         index.keep(0, entries);
         Ok(index)
     }
@@ -174,19 +172,6 @@ impl Index {
         })?;
         let entry = |(key, handle)| IndexEntry::new(key, handle);
         let tops = IndexEntries::new(bytes, tops.into_iter().map(entry).collect());
-        let (p, len) = (0..pieces.len(), pieces.blocks_before(pieces.len()));
-        let firsts = p.map(|p| pieces.blocks_before(p)).collect();
-        Index::new(Some(pieces), tops, firsts, len, footer, order)
-    }
-
-    fn new(
-        divided: Option<IndexPieces>,
-        tops: IndexEntries,
-        firsts: Vec<usize>,
-        len: usize,
-        footer: Footer,
-        order: Option<&Order>,
-    ) -> Result<Index, Defect> {
         for p in 1..tops.len() {
             let (before, top) = (tops.key(p - 1), tops.key(p));
             if let Some(order) = order.filter(|order| order.compare(before, top).is_ge()) {
@@ -194,19 +179,25 @@ impl Index {
                 return Err(Defect::misordered(message));
             }
         }
-        let slot = |first| Slot {
-            first,
-            is_placed: AtomicBool::new(first == 0),
+        let len = pieces.blocks_before(pieces.len());
+        Ok(Index::new(Some(pieces), tops, len, footer))
+    }
+
+    fn new(divided: Option<IndexPieces>, tops: IndexEntries, len: usize, footer: Footer) -> Index {
+        let slot = |p| Slot {
+            first: divided
+                .as_ref()
+                .map_or(0, |divided| divided.blocks_before(p)),
+            is_placed: AtomicBool::new(p == 0),
             ..Slot::default()
         };
-        Ok(Index {
+        Index {
+            slots: (0..tops.len()).map(slot).collect(),
             divided,
             tops,
-            slots: firsts.into_iter().map(slot).collect(),
-            held: AtomicUsize::new(0),
             len,
             footer,
-        })
+        }
     }
 
     /// Number of data blocks.
@@ -224,7 +215,9 @@ impl Index {
     pub(super) fn weight(&self) -> usize {
         let own = self.divided.as_ref().map_or(0, IndexPieces::weight);
         let slots = size_of_val(&*self.slots);
-        own + self.tops.weight() + slots + self.held.load(Relaxed)
+        let pieces = self.slots.iter().filter_map(|slot| slot.piece.get());
+        let pieces = pieces.map(|piece| piece.entries.weight() + piece.states.len());
+        own + self.tops.weight() + slots + pieces.sum::<usize>()
     }
 
     /// The last key of each piece.
@@ -253,9 +246,10 @@ impl Index {
         after.saturating_sub(1)
     }
 
-    /// Whether piece `p` is there.
+    /// Whether piece `p` is there, or there is none: an empty index has no piece.
     pub(super) fn has(&self, p: usize) -> bool {
-        self.piece(p).is_ok()
+        let slot = self.slots.get(p);
+        slot.is_none_or(|slot| slot.piece.get().is_some())
     }
 
     #[inline]
@@ -421,16 +415,15 @@ impl Index {
         let Some(slot) = self.slots.get(p) else {
             return;
         };
-        let weight = entries.weight() + entries.len();
-        let piece = Piece {
-            first: slot.first,
-            states: (0..entries.len()).map(|_| State::default()).collect(),
-            entries,
-        };
+        let states = (0..entries.len()).map(|_| State::default());
         // Another thread may have been faster.
-        if slot.piece.set(Box::new(piece)).is_ok() {
-            self.held.fetch_add(weight, Relaxed);
-        }
+        slot.piece.get_or_init(|| {
+            Box::new(Piece {
+                first: slot.first,
+                states: states.collect(),
+                entries,
+            })
+        });
     }
 
     /// The keys of the first piece, if it is there: all keys of an index that is not [divided](Self::divided).

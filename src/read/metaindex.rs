@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::show_key;
-use crate::filter::{FilterEntry, FilterPolicy, FilterSkipReason, RibbonFilterPolicy};
+use crate::filter::{FilterEntry, FilterSkipReason, RibbonFilterPolicy};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;

@@ -140,7 +140,7 @@ impl OpenOptions {
     /// the caller takes it for a plain one. An error if it certainly is, unless the caller named its order.
     ///
     /// Read as a plain one it would lose keys in silence: they are in another order, and the filter holds user keys. Nearly always
-    /// the first index key shows that a table is plain. If all keys of the first piece of the index and all tops could be a
+    /// the first index key shows that a table is plain. If all keys of the index could be a
     /// database's, the first data block decides.
     async fn may_hold_user_keys(&self, inner: &mut Inner) -> Result<bool> {
         if self.stored_order || self.order.as_ref().is_some_and(Order::shortens_filter_keys) {

@@ -227,12 +227,6 @@ impl From<Vec<u8>> for Source {
     }
 }
 
-impl From<&'static [u8]> for Source {
-    fn from(bytes: &'static [u8]) -> Source {
-        Bytes::from_static(bytes).into()
-    }
-}
-
 impl From<File> for Source {
     fn from(file: File) -> Source {
         Source::of(SourceBytes::File(Arc::new(file)))

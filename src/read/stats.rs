@@ -64,7 +64,7 @@ counters! {
     filter_rejected: FilterRejected,
     /// Lookups that a filter let pass, including those of present keys.
     filter_passed: FilterPassed,
-    /// Scans and calls of may_contain_prefix that a prefix filter rejected: no key has the prefix, and no block was fetched.
+    /// Scans that a prefix filter rejected: no key has the prefix, and no block was fetched.
     prefix_rejected: PrefixRejected,
     /// Scans that a prefix filter let pass. Scans that it cannot answer, since they may meet other prefixes, are not counted.
     prefix_passed: PrefixPassed,

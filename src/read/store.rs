@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::error::Result;
 use crate::format::Defect;
 use crate::format::block::Block;
-use crate::format::block_search::{prefetch_block, prefetch_restarts};
+use crate::format::block_search::prefetch_block;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::{self, TRAILER_LEN};
 use crate::format::page::PAGE_LEN;
@@ -26,9 +26,6 @@ const MAX_BATCH_LEN: u64 = 4 << 20;
 
 /// Most bytes between two blocks that are read together: less than a page, such as the padding of an aligned table.
 pub(super) const MAX_GAP: u64 = PAGE_LEN - 1;
-
-/// Cached blocks whose restarts are prefetched together, so that the processor waits for the memory of all of them at once.
-const PREFETCHED: usize = 8;
 
 /// How many of `blocks` are asked for in one batch; one at least.
 pub(super) fn batch_len(blocks: &[BlockRef]) -> usize {
@@ -86,7 +83,7 @@ impl Inner {
     /// Asks the system to read a data block of a mapped file as a whole, and not page by page as it is used. A block that was
     /// read before is likely to be in memory still, and asking takes longer than to find it there.
     pub(super) fn announce_block(&self, found: BlockRef) {
-        if self.file.is_mapped() && !self.index.state(found).has(State::CHECKED) {
+        if self.file.map().is_some() && !self.index.state(found).has(State::CHECKED) {
             let Range { start, end } = frame_range(found.handle);
             self.file.announce(start, end - start);
         }
@@ -210,20 +207,11 @@ impl Inner {
         read: ReadOptions,
         take: &mut dyn FnMut(usize, Result<Bytes>),
     ) {
-        let (mut cached, mut missing) = (Vec::new(), Vec::new());
+        let mut missing = Vec::new();
         for (at, &found) in found.iter().enumerate() {
             match self.cached(found) {
-                Some(block) => {
-                    prefetch_block(&block);
-                    cached.push((at, block));
-                }
+                Some(block) => take(at, Ok(block)),
                 None => missing.push((at, found)),
-            }
-        }
-        for group in cached.chunks_mut(PREFETCHED) {
-            group.iter().for_each(|(_, block)| prefetch_restarts(block));
-            for (at, block) in group {
-                take(*at, Ok(std::mem::take(block)));
             }
         }
         let ranges = missing.iter().map(|(_, found)| frame_range(found.handle));

@@ -204,25 +204,28 @@ impl Table {
         };
         let is_of_windows = filter.is_of_windows()?;
         let is_expected = inner.passed_last.load(Relaxed);
-        let found = (is_expected || is_of_windows).then(find);
         let filter_key = order.filter_key(key);
+        if !is_expected && !is_of_windows {
+            let passes = filter.ask(filter_key, 0)?;
+            let found = if passes { find()? } else { None };
+            inner.note_passed(passes);
+            return Ok(found);
+        }
+        let found = find();
         let passes = match found {
-            Some(Ok(Some(found))) => {
+            Ok(Some(found)) => {
                 if is_expected && let Some((file, range)) = inner.in_place(found, self.read) {
                     prefetch_block(file.get(range).unwrap_or_default());
                 }
                 filter.ask(filter_key, found.handle.offset)?
-                    || is_of_windows && inner.may_be_elsewhere(filter, found, key, order)?
+                    || is_of_windows && inner.may_be_elsewhere(filter, found, key, order)
             }
-            Some(none) if is_of_windows => return none,
+            none if is_of_windows => return none,
             _ => filter.ask(filter_key, 0)?,
         };
+        let found = if passes { found? } else { None };
         inner.note_passed(passes);
-        if passes {
-            found.unwrap_or_else(find)
-        } else {
-            Ok(None)
-        }
+        Ok(found)
     }
 
     /// A lookup: filter and index, block, search. Returns the block, and where in it the value lies.
@@ -323,19 +326,6 @@ impl Table {
         self.inner.order()
     }
 
-    /// The one data block that can hold `key`, by the index; `None` if no block can.
-    pub(super) fn seek(&self, key: &[u8]) -> Result<Option<BlockRef>> {
-        let (inner, order) = (&*self.inner, self.order()?);
-        let found = inner.ask(
-            || inner.find_block(key, order),
-            || inner.missing_of_index(key, order),
-        )?;
-        if let Some(found) = found {
-            inner.check_place(found)?;
-        }
-        Ok(found)
-    }
-
     /// A data block to keep.
     pub(crate) fn block(&self, found: BlockRef) -> Result<Block<Bytes>> {
         self.inner.announce_block(found);
@@ -371,20 +361,14 @@ impl Inner {
         found: BlockRef,
         key: &[u8],
         order: &Order,
-    ) -> Result<bool, NotLoaded> {
-        if !self.index.is_placed(found.piece as usize) {
-            return Ok(true);
-        }
-        let may_begin_after = matches!(order, Order::Custom(_))
-            && found.block + 1 < self.index.len()
-            && order.filter_key(self.index.key(found)) == order.filter_key(key);
-        if !may_begin_after {
-            return Ok(false);
-        }
-        match self.index.block(found.block + 1) {
-            Ok(next) => filter.ask(order.filter_key(key), next.handle.offset),
-            Err(NotLoaded) => Ok(true),
-        }
+    ) -> bool {
+        let (next, key) = (found.block + 1, order.filter_key(key));
+        let passes = |next: BlockRef| filter.ask(key, next.handle.offset);
+        !self.index.is_placed(found.piece as usize)
+            || matches!(order, Order::Custom(_))
+                && order.filter_key(self.index.key(found)) == key
+                && next < self.index.len()
+                && self.index.block(next).and_then(passes) != Ok(false)
     }
 
     /// Counts that the filter passed a key, or did not.

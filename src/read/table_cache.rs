@@ -1,7 +1,6 @@
 //! Tables that are opened on demand, and closed when there are too many.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -31,6 +30,7 @@ use crate::read::table::Table;
 /// assert_eq!(tables.len(), 3);
 /// # Ok::<(), leveltable::Error>(())
 /// ```
+#[derive(Debug)]
 pub struct TableCache<K, T> {
     max_open: usize,
     max_bytes: u64,
@@ -74,15 +74,6 @@ struct Slot<T> {
 impl<K: Eq + Hash + Clone, T: OpenTable> Default for TableCache<K, T> {
     fn default() -> TableCache<K, T> {
         TableCache::new(500, 64 << 20)
-    }
-}
-
-impl<K, T> fmt::Debug for TableCache<K, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TableCache")
-            .field("max_open", &self.max_open)
-            .field("max_bytes", &self.max_bytes)
-            .finish_non_exhaustive()
     }
 }
 

@@ -38,13 +38,12 @@ impl<W: Write> sealed::Destination for W {
 
     /// Like [`Write::write_all`], which panics if a writer claims to have written more than it was given.
     fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        while let len @ 1.. = bytes.len() {
+        while !bytes.is_empty() {
             match self.write(bytes) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(n) => {
-                    let claim =
-                        || io::Error::other(format!("the writer claims {n} of {len} bytes"));
-                    bytes = bytes.get(n..).ok_or_else(claim)?;
+                    let lie = "the writer claims more bytes than it was given";
+                    bytes = bytes.get(n..).ok_or_else(|| io::Error::other(lie))?;
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),

@@ -257,7 +257,7 @@ fn pieces_that_do_not_fit_their_blocks_are_found() {
             let [note] = &findings[..] else {
                 panic!("bit {bit}: {report}");
             };
-            assert_eq!(note.severity(), Severity::Note);
+            assert_eq!(note.severity(), Severity::Warning);
         } else if findings.is_empty() {
             alike += 1;
         } else {
@@ -298,7 +298,7 @@ fn every_flipped_bit_is_found_where_it_is() {
                 };
                 assert_eq!(
                     (note.severity(), note.section()),
-                    (Severity::Note, Section::Footer)
+                    (Severity::Warning, Section::Footer)
                 );
                 common::assert_holds(&OpenOptions::new().open_source(damaged).unwrap(), &all);
                 continue;
@@ -552,6 +552,56 @@ fn an_order_that_is_not_known_is_no_damage() {
     assert!(stored.is_sound(), "{stored}");
     let report = repair::verify(db, named().keys(KeyKind::Database)).unwrap();
     assert!(report.is_sound(), "{report}");
+}
+
+/// In no order does a key come before itself.
+#[test]
+fn a_repeated_key_is_damage_in_any_order() {
+    let entry = |key: &str| (key.as_bytes().to_vec(), b"value".to_vec());
+    let mut file = Vec::new();
+    let data = common::append(&mut file, &block(&["z", "m", "m", "a"].map(entry)));
+    let index = block(&[(b"a".to_vec(), handle_of(&data))]);
+    let file = common::append_end(file, &[], &index);
+    for open in [OpenOptions::new(), OpenOptions::new().stored_order()] {
+        let options = VerifyOptions::new().open_options(open);
+        let report = repair::verify(file.clone(), options).unwrap();
+        assert_eq!(report.damage, 1, "{report}");
+        assert!(report.findings[0].expected().contains("one after \"m\""));
+    }
+}
+
+/// Lookups here use the better filter; those of C++ LevelDB use the other.
+#[test]
+fn the_filter_of_each_policy_is_held_against_keys() {
+    let all = entries(100);
+    let bloom = BloomFilterPolicy::new(10);
+    let own = build(
+        &WriteOptions::new()
+            .compression(Compression::None)
+            .properties(false),
+        &all,
+    );
+    let others = build(&options(), &[(b"another key".to_vec(), Vec::new())]);
+    let [layout, other] = [&own, &others].map(|file| Layout::of(file));
+    let (mut file, mut index) = (Vec::new(), Vec::new());
+    for (range, key) in layout.data.iter().zip(layout.last_keys(&own)) {
+        let data = common::append(&mut file, &common::payload(&own, range));
+        index.push((key, handle_of(&data)));
+    }
+    let ribbon = common::payload(&own, layout.filter.as_ref().unwrap());
+    let wrong = common::payload(&others, other.filter.as_ref().unwrap());
+    let wrong = common::append(&mut file, &wrong);
+    let ribbon = common::append(&mut file, &ribbon);
+    let name = |policy: &dyn FilterPolicy| format!("filter.{}", policy.name()).into_bytes();
+    let metaindex = [
+        (name(&bloom), handle_of(&wrong)),
+        (name(&RibbonFilterPolicy::new(10)), handle_of(&ribbon)),
+    ];
+    let file = common::append_end(file, &metaindex, &block(&index));
+    let report = verify(&file);
+    assert_eq!(report.filter_checks, 200, "{report}");
+    assert_eq!(report.damage, 1, "{report}");
+    assert_eq!(report.findings[0].offset(), wrong.start as u64);
 }
 
 /// The filter alone shows that these are the keys of a database: one version of each, and none that could be shortened in

@@ -6,7 +6,7 @@ use leveltable::db::InternalKeyComparator;
 use leveltable::repair::{IndexState, SalvageOptions, VerifyOptions, salvage, verify};
 use leveltable::{Comparator, Compression, ErrorKind, OpenOptions, WriteOptions};
 
-use super::common::{Entry, Layout, Random, Reverse, block, build, footer, handle_of};
+use super::common::{self, Entry, Layout, Random, Reverse, block, build, footer, handle_of};
 use super::{content, destroy, entries, entry, options, rescue};
 use crate::model::{IndexedDb, codecs};
 
@@ -333,4 +333,84 @@ fn a_copy_that_would_be_thousands_of_times_the_file_stops() {
     assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
     assert!(error.to_string().contains("index"), "{error}");
     assert!(builder.file_bytes() < 128 << 20);
+}
+
+/// The reverse order of bytes, in which index keys are shortened.
+#[derive(Debug)]
+struct Shortening;
+
+impl Comparator for Shortening {
+    fn name(&self) -> &str {
+        "test.Shortening"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        b.cmp(a)
+    }
+
+    fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
+        *start = [limit, &[0]].concat();
+    }
+}
+
+/// Blocks of one size, of which one is gone and those after it have moved: each is copied once. Some were copied for two handles.
+#[test]
+fn no_block_is_copied_for_two_handles() {
+    let numbered = |i| entry(&format!("key {i:05}"), b"value 00000");
+    let mut sorted: Vec<Entry> = (0..60).map(numbered).collect();
+    sorted.reverse();
+    for (options, cut) in [WriteOptions::new(), WriteOptions::leveldb()]
+        .into_iter()
+        .flat_map(|options| [1, 3, 5, 8].map(|cut| (options.clone(), cut)))
+    {
+        let options = options.compression(Compression::None).block_size(100);
+        let mut file = build(&options.comparator(Shortening), &sorted);
+        let layout = Layout::of(&file);
+        let gone = common::entries(&common::payload(&file, &layout.data[cut]));
+        file.drain(layout.data[cut].clone());
+        let mut rescued = Vec::new();
+        let mut builder = WriteOptions::new().build(&mut rescued);
+        let report = salvage(file, &mut builder, SalvageOptions::new()).unwrap();
+        builder.finish().unwrap();
+        let table = OpenOptions::new().stored_order();
+        let mut found = content(table.open_source(rescued).unwrap().iter());
+        found.sort();
+        let mut expected: Vec<Entry> = sorted.clone();
+        expected.retain(|entry| !gone.contains(entry));
+        expected.sort();
+        assert_eq!(found, expected, "block {cut}: {report}");
+    }
+}
+
+/// The keys of an index, which share prefixes as LevelDB's never do, unfold to more memory than a sound table's. Its entries were
+/// copied as data.
+#[test]
+fn an_index_that_cannot_be_used_is_no_data() {
+    const BLOCKS: usize = 20_000;
+    let (mut file, mut index) = (Vec::new(), Vec::new());
+    let varint = |n: usize| {
+        [
+            (n & 0x7f) as u8 | 0x80,
+            (n >> 7 & 0x7f) as u8 | 0x80,
+            (n >> 14) as u8,
+        ]
+    };
+    for i in 0..BLOCKS {
+        let data = common::append(&mut file, &block(&[entry(&format!("k{i:06}"), b"v")]));
+        let key = format!("{}{i:06}", "k".repeat(20_000));
+        let shared = if i == 0 { 0 } else { 20_000 };
+        let handle = handle_of(&data);
+        index.extend(varint(shared));
+        index.extend(varint(key.len() - shared));
+        index.push(handle.len() as u8);
+        index.extend(&key.as_bytes()[shared..]);
+        index.extend(handle);
+    }
+    index.extend([0, 0, 0, 0, 1, 0, 0, 0]);
+    let metaindex = common::append(&mut file, &block(&[]));
+    let index = common::append(&mut file, &index);
+    file.extend(footer(&metaindex, &index));
+    let (report, found) = rescue(file);
+    assert_eq!(report.entries, BLOCKS as u64, "{report}");
+    assert_eq!(found.len(), BLOCKS);
 }

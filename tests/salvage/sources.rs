@@ -273,7 +273,7 @@ fn what_was_set_aside_is_reported() {
     let layout = Layout::of(&file);
     let (report, _) = rescue(file.clone());
     assert!(report.is_complete());
-    assert_eq!(report.entries_by_index, 100);
+    assert_eq!((report.index, report.entries), (IndexState::Sound, 100));
     let as_range = |range: &Range<usize>| range.start as u64..range.end as u64;
     let expected = [
         (Section::Filter, as_range(layout.filter.as_ref().unwrap())),

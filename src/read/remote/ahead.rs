@@ -43,12 +43,10 @@ pub(super) struct Blocks {
     here: Stretch,
 }
 
+/// Short: which blocks are left, not what came.
 impl fmt::Debug for Blocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Blocks")
-            .field("unasked", &self.unasked)
-            .field("on_their_way", &self.asked.len())
-            .finish_non_exhaustive()
+        write!(f, "{:?} left", self.unasked)
     }
 }
 

@@ -237,11 +237,6 @@ impl AsyncTable {
         self.table.filter()
     }
 
-    /// All filters, and why some are not used; see [`Table::filters`].
-    pub fn filters(&self) -> &[FilterEntry] {
-        self.table.filters()
-    }
-
     /// Counters of the table's work so far, opening included. A request is one read.
     pub fn stats(&self) -> Stats {
         self.table.stats()

@@ -83,7 +83,7 @@ impl<D: Destination> Copier<'_, D> {
     /// Returns the length of the block.
     fn copy(&mut self, piece: Copy<'_>) -> Result<u64> {
         let range = &piece.found.range;
-        let (before, mut refused) = (self.report.entries, 0);
+        let mut refused = 0;
         let mut lost = LostRange {
             range: range.clone(),
             ..LostRange::default()
@@ -101,9 +101,6 @@ impl<D: Destination> Copier<'_, D> {
             }
             // It was sound a moment ago: the medium is failing, or somebody writes to the file.
             Err(error) => lost.reason = error.to_string(),
-        }
-        if piece.by_index {
-            self.report.entries_by_index += self.report.entries - before;
         }
         if piece.is_uncertain {
             match self.report.uncertain.last_mut() {

@@ -10,7 +10,6 @@ use crate::coding::fixed32_at;
 use crate::comparator::Order;
 use crate::error::Section;
 use crate::format::Defect;
-use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::{BlockHandle, Footer};
@@ -144,9 +143,7 @@ impl Survey<'_> {
 
     /// Describes a block of entries, and tells what it is a part of by itself.
     fn digest(&mut self, payload: &Bytes) -> Result<(Section, Digest), Defect> {
-        let block = Block::parse(payload.clone())?;
-        block.check_entries()?;
-        self.work.take(&block)?;
+        let block = self.work.open(payload.clone())?;
         let restarts = block.restart_count as u64;
         let mut cursor = BlockCursor::new(block);
         let mut digest = Digest {

@@ -88,13 +88,15 @@ impl<'s> Index<'s> {
         let mut shifts: Vec<(u64, usize)> = votes.collect();
         shifts.sort_unstable_by_key(|(by, votes)| Reverse((*votes, *by as i64)));
         let shifts = shifts.into_iter().map(|(by, _)| by);
+        let mut used = HashSet::new();
         for by in moved_by.into_iter().chain(shifts).take(MAX_SHIFTS) {
             let may_be = |found: &&Found| {
                 let is_named = Some(by) == moved_by && found.has_entries();
                 // Its own index is no block, nor is a copy of that, unless a footer says so: the two may be the same to the byte.
                 let is_list = found.range == list.range
                     || Some(by) != moved_by && found.identity() == list.identity();
-                !is_list && found.range.start >= begin && (found.is_data() || is_named)
+                let is_free = found.range.start >= begin && !used.contains(&found.range.start);
+                !is_list && is_free && (found.is_data() || is_named)
             };
             let missing = index.listed.iter_mut().filter(|own| own.found.is_none());
             let found =
@@ -102,7 +104,10 @@ impl<'s> Index<'s> {
             let found: Vec<_> = found.collect();
             // One that moved by itself, and not as far as the footer says, may be another's, or lie inside another one.
             if found.len() > 1 || by == 0 || moved_by.is_none_or(|moved_by| by == moved_by) {
-                { found.into_iter() }.for_each(|(found, own)| own.found = Some(found));
+                for (found, own) in found {
+                    used.insert(found.range.start);
+                    own.found = Some(found);
+                }
             }
         }
         Some(index)

@@ -3,7 +3,7 @@
 //! - What a usable index lists is data.
 //! - Another block is *metadata* if it decodes as properties, or if its keys are names of a metaindex and its values are
 //!   handles that lead to no data. User keys may begin with `filter.`, and user values may look like handles.
-//! - An *index* lists handles whose sizes are those of the data blocks before it. A footer may name it, but need not: it is
+//! - An *index* lists handles of blocks that follow each other from the front of a file. A footer may name it, but need not: it is
 //!   usable wherever it lies, and in whatever order its keys are.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -43,6 +43,9 @@ impl<'s> Kinds<'s> {
         let named = follow_footers(survey);
         set_aside_metaindexes(survey);
         let (mut index, doubtful) = find_index(survey, &named);
+        // What a footer names is no data, even if it lists nothing of use.
+        let named = { named.keys() }.filter_map(|start| survey.frames.get(start));
+        { named.filter(|list| list.is_data()) }.for_each(|list| list.section.set(Section::Index));
         let properties = match &index {
             Some(index) => properties_of(survey, index),
             None => {

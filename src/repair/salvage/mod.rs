@@ -58,8 +58,6 @@ pub struct SalvageReport {
     pub file_bytes: u64,
     /// Entries copied.
     pub entries: u64,
-    /// Those of them whose block the index led to. The rest was found by scanning.
-    pub entries_by_index: u64,
     /// Data blocks copied.
     pub data_blocks: u64,
     /// Number of entries that the damaged table had by its [`Properties`], if those were found.
@@ -265,11 +263,9 @@ impl fmt::Display for SalvageReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} entries copied from {} data blocks, {} of them by the index; {} of {} bytes lost; \
-             {} entries out of order",
+            "{} entries copied from {} data blocks; {} of {} bytes lost; {} entries out of order",
             self.entries,
             self.data_blocks,
-            self.entries_by_index,
             self.lost_bytes(),
             self.file_bytes,
             self.entries_out_of_order
@@ -311,7 +307,7 @@ impl fmt::Display for LostRange {
 /// tables in a file the last with a whole index is copied. What is left out is [reported](SalvageReport::lost).
 ///
 /// **Nothing is invented.** Index, metaindex, properties and filter blocks are not taken for data, even without the footer that
-/// names them: an index by its handles and the sizes of the blocks before it, a metaindex by its names and by what it leads to.
+/// names them: an index by its handles, of blocks that follow each other from the front of a file, a metaindex by its names and by what it leads to.
 /// Some blocks cannot be told from data:
 ///
 /// - tables or blocks stored as values in a block that is damaged, in a file without an index: they are copied, and the report

@@ -1,6 +1,6 @@
 //! Plans what the new table is made of: which of the blocks found are its data, and in which order.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::LostRange;
@@ -36,8 +36,6 @@ pub(super) enum Piece<'s> {
 #[derive(Clone, Copy)]
 pub(super) struct Copy<'s> {
     pub(super) found: &'s Found,
-    /// Whether an index led to it.
-    pub(super) by_index: bool,
     /// Whether it may have been a part of a value.
     pub(super) is_uncertain: bool,
 }
@@ -73,7 +71,6 @@ impl<'s> Plan<'s> {
             if let Some(found) = listed.found {
                 self.pieces.push(Piece::Copy(Copy {
                     found,
-                    by_index: listed.extent.as_ref() == Some(&found.range),
                     is_uncertain: false,
                 }));
                 continue;
@@ -167,11 +164,14 @@ fn data_once<'s>(kinds: &Kinds<'s>) -> Vec<Copy<'s>> {
         let ends_in_data = last.is_some_and(Found::is_data);
         run.start > 0 && (run.end < survey.file.size || ends_in_data)
     });
-    let mut seen = HashSet::new();
-    let data = survey.data().filter(|found| seen.insert(found.identity()));
+    let mut seen: HashMap<_, &Found> = HashMap::new();
+    let payload = |found: &Found| survey.payload(found.handle());
+    let data = survey.data().filter(|&found| {
+        let first = *seen.entry(found.identity()).or_insert(found);
+        first.range == found.range || payload(first) != payload(found)
+    });
     let data = data.map(|found| Copy {
         found,
-        by_index: false,
         is_uncertain: run_of(&uncertain, found).is_some() || found.may_be_index(),
     });
     data.collect()
@@ -186,7 +186,7 @@ fn gaps_of_data(kinds: &Kinds<'_>) -> Vec<(Range<u64>, String)> {
     let metadata = after.find(|found| found.section.get() != Section::Data);
     let mut end = metadata.map_or(survey.file.size, |found| found.range.start);
     if let Some(stated) = &kinds.properties {
-        // Where the data ends if it begins the file. After the block with the last key none is missing.
+        // Where the data ends at least if it begins the file: padding is not counted. After the block with the last key none is missing.
         let is_last = |found: &Found| stated.last_key.as_ref() == Some(&found.digest.last);
         let has_last = stated.entries == 0 || survey.data().any(is_last);
         if has_last || data_end < stated.data_bytes {
@@ -306,7 +306,6 @@ mod tests {
             let blocks: Vec<_> = { frames.iter().zip(&blocks) }
                 .map(|(found, (.., is_uncertain))| Copy {
                     found,
-                    by_index: false,
                     is_uncertain: *is_uncertain,
                 })
                 .collect();

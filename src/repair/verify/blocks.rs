@@ -29,7 +29,7 @@ impl Verifier<'_> {
         if found.is_ok_and(|found| *found != footer.encode()) {
             let expected = "two handles, then zeros up to the magic number";
             let found = "other bytes there, which readers ignore";
-            self.report.find(Severity::Note, place, expected, found);
+            self.report.find(Severity::Warning, place, expected, found);
         }
         Some(footer)
     }

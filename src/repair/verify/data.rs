@@ -23,7 +23,7 @@ impl Verifier<'_> {
     pub(super) fn check_data(&mut self, index: Block<Bytes>, place: Place) {
         let order = self.order.clone();
         let (mut trailing, mut blocks) = (Tally::default(), 0u64);
-        let (_, misordered) = walk(index, &order, |before, key, value| {
+        let (_, [misordered, repeated]) = walk(index, &order, |before, key, value| {
             if self.options.progress.is_cancelled {
                 return;
             }
@@ -44,6 +44,7 @@ impl Verifier<'_> {
             let _ = self.options.progress.reach(handle.end().unwrap_or(0));
         });
         self.report.find_tally(Severity::Warning, place, trailing);
+        self.report.find_tally(Severity::Damage, place, repeated);
         self.misordered
             .find_tally(Severity::Damage, place, misordered);
     }
@@ -84,7 +85,7 @@ impl Verifier<'_> {
         let (order, mut form) = (self.order.clone(), Tally::default());
         let stated = self.stated();
         let states_versions = stated.is_some_and(|stated| stated.key_kind == KeyKind::Database);
-        let (ends, misordered) = walk(block, &order, |before, key, value| {
+        let (ends, [misordered, repeated]) = walk(block, &order, |before, key, value| {
             self.evidence.add_entry(before, key, value);
             self.counted.entries += 1;
             self.counted.key_bytes += key.len() as u64;
@@ -99,20 +100,21 @@ impl Verifier<'_> {
             self.ask_filters(handle.offset, key);
         });
         self.report.find_tally(Severity::Damage, place, form);
+        self.report.find_tally(Severity::Damage, place, repeated);
         self.misordered
             .find_tally(Severity::Damage, place, misordered);
         ends
     }
 }
 
-/// Calls `each` with each entry of a block: the key before, key and value. Returns the first key and the last, and the keys that do
-/// not ascend.
+/// Calls `each` with each entry of a block: the key before, key and value. Returns the first key and the last, the keys that do not
+/// ascend, and those that are repeated, which they are in no order.
 pub(super) fn walk(
     block: Block<Bytes>,
     order: &Order,
     mut each: impl FnMut(Option<&[u8]>, &[u8], &[u8]),
-) -> (Option<Ends>, Tally) {
-    let (mut ends, mut misordered) = (None::<Ends>, Tally::default());
+) -> (Option<Ends>, [Tally; 2]) {
+    let (mut ends, [mut unsorted, mut repeated]) = (None::<Ends>, <[Tally; 2]>::default());
     let mut cursor = BlockCursor::new(block);
     while let Ok(true) = cursor.next() {
         let key = cursor.key();
@@ -121,11 +123,13 @@ pub(super) fn walk(
         let is_below = |previous: &&[u8]| order.compare(previous, key).is_lt();
         if let Some(previous) = previous.filter(|previous| !is_below(previous)) {
             let expected = || format!("keys that ascend, one after {}", show_key(previous));
-            misordered.note(|| (expected(), show_key(key)));
+            let equal = previous == key;
+            let tally = if equal { &mut repeated } else { &mut unsorted };
+            tally.note(|| (expected(), show_key(key)));
         }
         let (_, last) = ends.get_or_insert_with(|| (key.to_vec(), Vec::new()));
         last.clear();
         last.extend_from_slice(key);
     }
-    (ends, misordered)
+    (ends, [unsorted, repeated])
 }

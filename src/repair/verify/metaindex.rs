@@ -1,6 +1,6 @@
 //! Checks the metaindex, and reads what it names: filters, properties and pieces.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use bytes::Bytes;
 
@@ -19,7 +19,7 @@ use crate::format::properties::{KeyKind, MAX_KEY_LEN, Properties};
 use crate::read::filter::FilterOf;
 use crate::read::metaindex::{Metaindex, NamedFilter};
 
-/// A sound filter block, one that lookups use.
+/// A sound filter block, of a known policy the first.
 pub(super) struct Filter {
     /// Name of the policy, or of the extractor.
     name: String,
@@ -50,8 +50,10 @@ impl Verifier<'_> {
     /// Checks the metaindex, which is at `place`, and loads what it leads to.
     pub(super) fn check_metaindex(&mut self, metaindex: Block<Bytes>, place: Place) {
         let named = Metaindex::decode(&metaindex.data, &self.options.open);
-        let (_, misordered) = walk(metaindex, &Order::Bytewise, |_, _, _| ());
-        self.report.find_tally(Severity::Damage, place, misordered);
+        let (_, tallies) = walk(metaindex, &Order::Bytewise, |_, _, _| ());
+        for tally in tallies {
+            self.report.find_tally(Severity::Damage, place, tally);
+        }
         let Some(named) = self.accept(place, named) else {
             return;
         };
@@ -63,7 +65,6 @@ impl Verifier<'_> {
         if let Some(handle) = named.pieces {
             self.load_pieces(handle, place, &named.handles);
         }
-        let best = named.best();
         // Of several filters, the properties name one.
         let stated = self.stated();
         let stated = stated.and_then(|stated| stated.filter_policy.as_ref());
@@ -71,8 +72,11 @@ impl Verifier<'_> {
         let of_keys = of_keys.filter(|entry| entry.prefixes.is_none());
         let one = of_keys.min_by_key(|entry| stated != Some(&entry.policy));
         self.counted.filter = one.cloned();
-        for (i, filter) in named.filters.into_iter().enumerate() {
-            let filter = self.load_filter(filter, best.contains(&Some(i)), place);
+        let mut seen = HashSet::new();
+        for filter in named.filters {
+            // Readers use the first of a policy, and the first of prefixes.
+            let kind = (filter.entry.policy.clone(), filter.entry.prefixes.is_some());
+            let filter = self.load_filter(filter, seen.insert(kind), place);
             self.filters.extend(filter);
         }
         // Other entries may hold anything. If one holds the handle of a block, the block is no gap.
@@ -97,7 +101,7 @@ impl Verifier<'_> {
             Some(None) => {
                 let expected = "a version of about.pieces that is known";
                 let found = "another, which readers ignore";
-                self.report.find(Severity::Note, place, expected, found);
+                self.report.find(Severity::Warning, place, expected, found);
             }
             None => {}
         }

@@ -102,7 +102,7 @@ impl<'a> VerifyOptions<'a> {
 /// Checks the table in `source` and reports everything that is wrong with it, also if the table does not open.
 ///
 /// The whole file is read: the footer, each block's checksum and structure, the order of keys in blocks and across
-/// them, the index key of each data block against its neighbours, the filters that lookups use
+/// them, the index key of each data block against its neighbours, the first filter of each known policy
 /// against each key, the properties against what was counted, `about.pieces` against what it divides, and whether blocks overlap or leave gaps. If the footer or the index is
 /// damaged, `verify` searches for data blocks by their checksums and reports how much of the data is sound. It gives up a
 /// search after 4 MiB without a block.
@@ -188,11 +188,7 @@ struct Verifier<'a> {
 impl<'a> Verifier<'a> {
     fn new(file: &'a TableFile, mut options: VerifyOptions<'a>) -> Verifier<'a> {
         options.progress.total = file.size;
-        let mut order = options.open.order.clone().unwrap_or(Order::Bytewise);
-        if options.open.stored_order {
-            // In no order does a key come before itself.
-            order = order.as_stored("");
-        }
+        let order = options.open.order.clone().unwrap_or(Order::Bytewise);
         Verifier {
             report: VerifyReport::default(),
             file,
@@ -229,15 +225,11 @@ impl<'a> Verifier<'a> {
             self.compare_properties();
             self.check_coverage(is_complete);
             if !is_complete {
-                let left = self.count_what_is_left();
-                if footer.is_some() {
-                    (self.report.entries, self.report.data_blocks) = left;
-                }
+                (self.report.entries, self.report.data_blocks) = self.count_what_is_left();
             }
         }
         if !self.options.progress.is_cancelled {
             self.check_that_it_opens();
-            self.options.progress.complete();
         }
         self.report.file_bytes = self.file.size;
         self.report.cancelled = self.options.progress.is_cancelled;
@@ -248,7 +240,11 @@ impl<'a> Verifier<'a> {
             KeyKind::Database => KeyKind::Plain,
         };
         let may_be = self.rejects || self.evidence.verdict() == Some(other);
-        (may_be && !is_certain && !self.report.cancelled).then_some(other)
+        let is_unclear = may_be && !is_certain && !self.report.cancelled;
+        if !is_unclear {
+            self.options.progress.complete();
+        }
+        is_unclear.then_some(other)
     }
 
     /// Checks the metaindex and what it names. Returns the index, if it is sound, and its place.
@@ -302,10 +298,12 @@ impl<'a> Verifier<'a> {
 
     /// Reports keys out of order, now that all were seen: as damage if the table is in the order that they were checked in.
     fn report_order(&mut self) {
+        if self.options.open.stored_order {
+            return;
+        }
         let order = user_order(&self.order).unwrap_or(&self.order);
         let stated = self.stated().map(|stated| &*stated.comparator);
         let is_known = self.options.open.order.is_some()
-            || self.options.open.stored_order
             || match stated {
                 Some(name) => name == order.comparator().name(),
                 None => self.evidence.order_is_evident(),

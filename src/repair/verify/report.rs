@@ -17,10 +17,9 @@ pub(super) type Place = (Section, u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Severity {
-    /// Means nothing to any reader: bytes other than zeros in the footer's padding.
-    Note,
     /// Unusual, and tolerated by readers: bytes between blocks that are not the padding of
-    /// [`block_align`](crate::WriteOptions::block_align), a data block without a filter, bytes after a handle.
+    /// [`block_align`](crate::WriteOptions::block_align), a data block without a filter, bytes after a handle, a footer whose padding is
+    /// not zeros, a version of `about.pieces` that is not known.
     Warning,
     /// Could not be checked: this build lacks the codec, the source failed, or the handle that leads there is damaged.
     Unchecked,
@@ -109,8 +108,6 @@ pub struct VerifyReport {
     pub unchecked: u64,
     /// Number of findings of [`Severity::Warning`].
     pub warnings: u64,
-    /// Number of findings of [`Severity::Note`].
-    pub notes: u64,
 }
 
 impl VerifyReport {
@@ -127,7 +124,7 @@ impl VerifyReport {
 
     /// Number of findings that the list has no room for.
     pub fn left_out(&self) -> u64 {
-        let all = self.damage + self.unchecked + self.warnings + self.notes;
+        let all = self.damage + self.unchecked + self.warnings;
         all.saturating_sub(self.findings.len() as u64)
     }
 }
@@ -173,7 +170,6 @@ impl VerifyReport {
             Severity::Damage => self.damage += 1,
             Severity::Unchecked => self.unchecked += 1,
             Severity::Warning => self.warnings += 1,
-            Severity::Note => self.notes += 1,
         }
         if self.findings.len() < MAX_FINDINGS {
             self.findings.push(Finding {
