@@ -10,6 +10,7 @@ use crate::comparator::Order;
 /// Walks the entries of a block in both directions.
 #[derive(Debug, Clone)]
 pub struct BlockCursor<B> {
+    /// The block that it walks.
     pub block: Block<B>,
     /// The current entry; none where the entries begin or end.
     at: Entry,

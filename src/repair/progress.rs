@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 /// How far a verification or a salvage has come, in bytes of the file.
 ///
-/// A verification goes through the file once; while it does so again, to try the other kind of keys, `done` stays. A salvage goes through it twice: it looks for blocks first, then copies
-/// them.
+/// A verification goes through the file once; while it does so again, to try the other kind of keys, `done` stays. A salvage
+/// goes through it twice: it looks for blocks first, then copies them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {

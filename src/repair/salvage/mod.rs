@@ -307,8 +307,8 @@ impl fmt::Display for LostRange {
 /// tables in a file the last with a whole index is copied. What is left out is [reported](SalvageReport::lost).
 ///
 /// **Nothing is invented.** Index, metaindex, properties and filter blocks are not taken for data, even without the footer that
-/// names them: an index by its handles, of blocks that follow each other from the front of a file, a metaindex by its names and by what it leads to.
-/// Some blocks cannot be told from data:
+/// names them: an index by its handles, of blocks that follow each other from the front of a file, a metaindex by its names and
+/// by what it leads to. Some blocks cannot be told from data:
 ///
 /// - tables or blocks stored as values in a block that is damaged, in a file without an index: they are copied, and the report
 ///   says where they are [uncertain](SalvageReport::uncertain). If a whole table was stored so, and nothing after it is left, it

@@ -101,11 +101,11 @@ impl<'a> VerifyOptions<'a> {
 
 /// Checks the table in `source` and reports everything that is wrong with it, also if the table does not open.
 ///
-/// The whole file is read: the footer, each block's checksum and structure, the order of keys in blocks and across
-/// them, the index key of each data block against its neighbours, the first filter of each known policy
-/// against each key, the properties against what was counted, `about.pieces` against what it divides, and whether blocks overlap or leave gaps. If the footer or the index is
-/// damaged, `verify` searches for data blocks by their checksums and reports how much of the data is sound. It gives up a
-/// search after 4 MiB without a block.
+/// The whole file is read: the footer, each block's checksum and structure, the order of keys in blocks and across them, the
+/// index key of each data block against its neighbours, the first filter of each known policy against each key, the properties
+/// against what was counted, `about.pieces` against what it divides, and whether blocks overlap or leave gaps. If the footer or
+/// the index is damaged, `verify` searches for data blocks by their checksums and reports how much of the data is sound. It
+/// gives up a search after 4 MiB without a block.
 ///
 /// Unless the options say otherwise, a table is what its properties say. Without properties, a database's table is recognised
 /// by its keys. It is checked in the order of internal keys, and every key must parse as one. If no comparator is named,
