@@ -87,7 +87,14 @@ impl OpenOptions {
             file,
             footer,
         };
-        let metaindex = opening.read_metaindex()?;
+        let metaindex = opening.read_metaindex();
+        if metaindex.as_ref().is_err_and(is_of_file) {
+            // Without its index a table is lost: where both are damaged, that is the error.
+            let index = opening.file.range_of(footer.index);
+            opening.file.hold(index).await?;
+            opening.read_index()?;
+        }
+        let metaindex = metaindex?;
         opening.file.hold(opening.needed(&metaindex)).await?;
         let properties = opening.read_properties(&metaindex)?;
         let pieces = opening.read_pieces(&metaindex, properties.as_ref())?;
@@ -353,6 +360,14 @@ impl Opening<'_> {
         }))
     }
 
+    fn read_index(&self) -> Result<Bytes> {
+        let block = self.read_block(self.footer.index, Section::Index, Ok);
+        block.map_err(|error| match error.kind() {
+            ErrorKind::Corruption => error.with_hint("restore the file from a copy"),
+            _ => error,
+        })
+    }
+
     /// The index as `pieces` divide it, or the index block.
     fn decode_index(&self, pieces: Option<IndexPieces>, order: Option<&Order>) -> Result<Index> {
         let (footer, file_size) = (self.footer, self.file.size);
@@ -363,7 +378,7 @@ impl Opening<'_> {
         if let Some(pieces) = pieces {
             return Index::in_file(pieces, footer, order).map_err(locate);
         }
-        let block = self.read_block(footer.index, Section::Index, Ok)?;
+        let block = self.read_index()?;
         let decode = |order| Index::of_block(block.clone(), footer, file_size, order);
         decode(order).map_err(|defect| {
             // An index that does not ascend bytewise is seldom a plain table's.
