@@ -99,7 +99,6 @@ impl<D: Destination> DbTableBuilder<D> {
     ///
     /// As [`TableBuilder::add`], and [`ErrorKind::TooLarge`] for a sequence number above [`MAX_SEQUENCE`], after which
     /// nothing has changed.
-    #[inline]
     pub fn put(
         &mut self,
         user_key: impl AsRef<[u8]>,
@@ -115,7 +114,6 @@ impl<D: Destination> DbTableBuilder<D> {
     /// # Errors
     ///
     /// As [`put`](DbTableBuilder::put).
-    #[inline]
     pub fn delete(&mut self, user_key: impl AsRef<[u8]>, sequence: u64) -> Result<()> {
         let key = InternalKey::new(user_key.as_ref(), sequence, ValueType::Deletion);
         self.add(key, [])
@@ -143,7 +141,6 @@ impl<D: Destination> DbTableBuilder<D> {
     /// # Errors
     ///
     /// As [`put`](DbTableBuilder::put).
-    #[inline]
     pub fn add(&mut self, key: InternalKey<'_>, value: impl AsRef<[u8]>) -> Result<()> {
         if key.sequence > MAX_SEQUENCE {
             let message = format!("sequence number {} does not fit 56 bits", key.sequence);

@@ -120,7 +120,6 @@ impl Defect {
 }
 
 /// Requires that a check was passed: otherwise, the bytes should be `expected`, and are `found`.
-#[inline]
 pub(crate) fn require(
     is_right: bool,
     expected: impl FnOnce() -> String,

@@ -240,7 +240,6 @@ impl Index {
     }
 
     /// The piece that names data block `i`, one of `0..len()`.
-    #[inline]
     pub(super) fn piece_of(&self, i: usize) -> usize {
         let after = self.slots.partition_point(|slot| slot.first <= i);
         after.saturating_sub(1)

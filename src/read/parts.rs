@@ -244,7 +244,6 @@ impl Inner {
     }
 
     /// Data block `i`, one of `0..index.len()`.
-    #[inline]
     pub(crate) fn block(&self, i: usize) -> Result<BlockRef> {
         self.ask(|| self.index.block(i), || self.index_parts(i..i + 1))
     }

@@ -122,7 +122,6 @@ impl Inner {
 
     /// Like [`admit`](Inner::admit), for a caller who reads the block once more if there is a defect: only an error that stays
     /// is located.
-    #[inline]
     pub(super) fn try_admit(
         &self,
         found: BlockRef,

@@ -187,7 +187,6 @@ impl<D: Destination> TableBuilder<D> {
     /// - [`ErrorKind::Io`]: a block could not be compressed or written.
     /// - [`ErrorKind::TooLarge`] of the index: it has reached 4 GiB.
     /// - [`ErrorKind::InvalidState`]: an earlier call failed so, or an option is out of its range.
-    #[inline]
     pub fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.add_entry(key.as_ref(), value.as_ref())
     }

@@ -56,7 +56,6 @@ impl fmt::Display for Summary {
 
 impl Summary {
     /// Counts the stored key of an entry in a database's table. One that is no internal key is passed over.
-    #[inline]
     pub(crate) fn add_version(&mut self, stored: &[u8]) {
         let Some(key) = InternalKey::parse(stored) else {
             return;

@@ -77,7 +77,6 @@ impl AsyncRange {
     /// # Errors
     ///
     /// Those of reading a data block; see [`AsyncTable::get`]. There are no entries after one.
-    #[inline]
     pub async fn next(&mut self) -> Result<Option<(Bytes, Bytes)>> {
         let moved = self.advance().await?;
         Ok(moved.then(|| self.entry()))
@@ -102,7 +101,6 @@ impl AsyncRange {
     /// # Errors
     ///
     /// As [`next`](AsyncRange::next).
-    #[inline]
     pub async fn advance(&mut self) -> Result<bool> {
         if self.cursor.step_plainly(self.way) {
             return Ok(true);
@@ -125,7 +123,6 @@ impl AsyncRange {
 
     /// The current entry, to keep: a copy of the key, and a slice of the value's block. Both are empty where
     /// [`key`](AsyncRange::key) is.
-    #[inline]
     pub fn entry(&self) -> (Bytes, Bytes) {
         (
             Bytes::copy_from_slice(self.key()),
