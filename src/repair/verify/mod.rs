@@ -225,7 +225,8 @@ impl<'a> Verifier<'a> {
             self.compare_properties();
             self.check_coverage(is_complete);
             if !is_complete {
-                (self.report.entries, self.report.data_blocks) = self.count_what_is_left();
+                let left = self.count_what_is_left();
+                (self.report.entries, self.report.data_blocks) = footer.map_or((0, 0), |_| left);
             }
         }
         if !self.options.progress.is_cancelled {
