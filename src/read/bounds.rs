@@ -44,7 +44,7 @@ impl Way {
 }
 
 /// A lower and an upper bound.
-pub(crate) type Bounds<K = Vec<u8>> = (Bound<K>, Bound<K>);
+pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// The key of a bound, if there is one.
 pub(super) fn key_of(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {

@@ -82,6 +82,7 @@ impl OpenOptions {
             return Err(file.not_a_table());
         };
         file.hold(metadata(&file, &footer)).await?;
+        let index_at = file.range_of(footer.index);
         let mut opening = Opening {
             options: self,
             file,
@@ -90,8 +91,7 @@ impl OpenOptions {
         let metaindex = opening.read_metaindex();
         if metaindex.as_ref().is_err_and(is_of_file) {
             // Without its index a table is lost: where both are damaged, that is the error.
-            let index = opening.file.range_of(footer.index);
-            opening.file.hold(index).await?;
+            opening.file.hold(index_at.clone()).await?;
             opening.read_index()?;
         }
         let metaindex = metaindex?;
@@ -99,8 +99,7 @@ impl OpenOptions {
         let properties = opening.read_properties(&metaindex)?;
         let pieces = opening.read_pieces(&metaindex, properties.as_ref())?;
         if pieces.is_none() {
-            let index = opening.file.range_of(footer.index);
-            opening.file.hold(index).await?;
+            opening.file.hold(index_at).await?;
         }
         let (index, divided) = pieces.map_or((None, Vec::new()), |p| (Some(p.index), p.filters));
         let order = opening.choose_order(properties.as_ref())?;

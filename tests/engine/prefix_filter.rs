@@ -132,15 +132,14 @@ fn a_scan_that_finds_nothing_reads_nothing() {
 /// Extractors of all kinds. The last is an application's own, in which some keys have no prefix although longer and shorter
 /// ones have.
 fn extractors() -> Vec<Any> {
-    let any = |extractor: Arc<dyn PrefixExtractor>| Any(extractor);
     vec![
-        any(Arc::new(FixedPrefix::new(1))),
-        any(Arc::new(FixedPrefix::new(2))),
-        any(Arc::new(FixedPrefix::new(3))),
-        any(Arc::new(DelimitedPrefix::new(b'/'))),
-        any(Arc::new(DelimitedPrefix::new(0xff))),
-        any(Arc::new(DelimitedPrefix::new(0))),
-        any(Arc::new(Mixed)),
+        Any(Arc::new(FixedPrefix::new(1))),
+        Any(Arc::new(FixedPrefix::new(2))),
+        Any(Arc::new(FixedPrefix::new(3))),
+        Any(Arc::new(DelimitedPrefix::new(b'/'))),
+        Any(Arc::new(DelimitedPrefix::new(0xff))),
+        Any(Arc::new(DelimitedPrefix::new(0))),
+        Any(Arc::new(Mixed)),
     ]
 }
 

@@ -388,13 +388,7 @@ fn no_block_is_copied_for_two_handles() {
 fn an_index_that_cannot_be_used_is_no_data() {
     const BLOCKS: usize = 20_000;
     let (mut file, mut index) = (Vec::new(), Vec::new());
-    let varint = |n: usize| {
-        [
-            (n & 0x7f) as u8 | 0x80,
-            (n >> 7 & 0x7f) as u8 | 0x80,
-            (n >> 14) as u8,
-        ]
-    };
+    let varint = |n: usize| common::varint(n as u64);
     for i in 0..BLOCKS {
         let data = common::append(&mut file, &block(&[entry(&format!("k{i:06}"), b"v")]));
         let key = format!("{}{i:06}", "k".repeat(20_000));

@@ -128,8 +128,7 @@ pub(super) fn walk(
             tally.note(|| (expected(), show_key(key)));
         }
         let (_, last) = ends.get_or_insert_with(|| (key.to_vec(), Vec::new()));
-        last.clear();
-        last.extend_from_slice(key);
+        key.clone_into(last);
     }
     (ends, [unsorted, repeated])
 }

@@ -107,8 +107,8 @@ impl Verifier<'_> {
         }
     }
 
-    /// Reads a filter block, and compares it with `about.pieces`. Returns it if lookups use it.
-    fn load_filter(&mut self, named: NamedFilter, used: bool, by: Place) -> Option<Filter> {
+    /// Reads a filter block, and compares it with `about.pieces`. Returns it if its policy is known and it `is_first` of that.
+    fn load_filter(&mut self, named: NamedFilter, is_first: bool, by: Place) -> Option<Filter> {
         let handle = self.accept(by, named.handle)?;
         let payload = self.load(handle, Section::Filter, by, |_, payload| Ok(payload))?;
         if let Some((pieces, place)) = &self.pieces {
@@ -117,7 +117,7 @@ impl Verifier<'_> {
             let checked = divided.map_or(Ok(()), |divided| divided.check_block(&payload));
             self.accept(*place, checked);
         }
-        let (_, of) = named.of.filter(|_| used)?;
+        let (_, of) = named.of.filter(|_| is_first)?;
         let block = FilterBlockReader::new(payload).and_then(|block| {
             match of {
                 FilterOf::Keys(_) => block.check_offsets()?,

@@ -226,7 +226,10 @@ impl<'a> Verifier<'a> {
             self.check_coverage(is_complete);
             if !is_complete {
                 let left = self.count_what_is_left();
-                (self.report.entries, self.report.data_blocks) = footer.map_or((0, 0), |_| left);
+                // A file without a footer is no table, whatever blocks it has.
+                if footer.is_some() {
+                    (self.report.entries, self.report.data_blocks) = left;
+                }
             }
         }
         if !self.options.progress.is_cancelled {
