@@ -115,8 +115,12 @@ impl Sum for Stats {
 #[derive(Debug)]
 pub(crate) struct Counters(Box<[Shard; SHARDS]>);
 
-/// Number of shards: a power of two.
-pub(super) const SHARDS: usize = 16;
+/// Number of shards. The first [`OWN`] are of one thread each; other threads share the rest.
+pub(super) const SHARDS: usize = 24;
+
+/// Number of threads that have a shard of their own: the first ones of the process that count. They add to it without an atomic addition,
+/// which would take an eighth of the time of an absent key.
+const OWN: usize = 16;
 
 #[derive(Debug, Default)]
 #[repr(align(128))] // two lines: processors fetch them in pairs
@@ -133,9 +137,11 @@ impl Default for Counters {
 impl Counters {
     #[inline]
     pub(crate) fn add(&self, counter: Counter, n: u64) {
-        let shard = self.0.get(shard_of_this_thread());
-        if let Some(value) = shard.and_then(|shard| shard.values.get(counter as usize)) {
-            value.fetch_add(n, Relaxed);
+        let at = shard_of_this_thread();
+        let shard = self.0.get(at);
+        match shard.and_then(|shard| shard.values.get(counter as usize)) {
+            Some(own) if at < OWN => own.store(own.load(Relaxed).wrapping_add(n), Relaxed),
+            shared => _ = shared.map(|shared| shared.fetch_add(n, Relaxed)),
         }
     }
 
@@ -156,10 +162,13 @@ impl Counters {
 pub(super) fn shard_of_this_thread() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
-        static SHARD: usize = NEXT.fetch_add(1, Relaxed) % SHARDS;
+        static SHARD: usize = {
+            let n = NEXT.fetch_add(1, Relaxed);
+            n.min(OWN + n % (SHARDS - OWN))
+        };
     }
     // A thread that is ending may still read a table as it drops its values.
-    SHARD.try_with(|shard| *shard).unwrap_or(0)
+    SHARD.try_with(|shard| *shard).unwrap_or(OWN)
 }
 
 #[cfg(test)]
