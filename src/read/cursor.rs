@@ -420,12 +420,8 @@ impl Cursor {
             self.block = None;
             let loaded = self.ahead.load(&table.inner, found, way, table.read);
             let (payload, is_slice) = loaded?;
-            let is_in_place = table.inner.in_place(found, table.read).is_some();
-            self.place = if is_in_place {
-                found.handle.offset as usize
-            } else {
-                NOWHERE
-            };
+            let place = table.inner.in_place(found, table.read);
+            self.place = place.map_or(NOWHERE, |(_, place)| place.start);
             self.enter(found, payload, is_slice)?;
         }
         Ok(())

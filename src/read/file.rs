@@ -342,11 +342,9 @@ impl TableFile {
         let range = offset..offset.checked_add(len as u64)?;
         self.held.iter().find_map(|stretch| {
             let part = stretch.get(&range)?;
-            Some(if part.len() < stretch.bytes.len() / 8 * 7 {
-                Bytes::copy_from_slice(&part)
-            } else {
-                part
-            })
+            let is_most = part.len() >= stretch.bytes.len() / 8 * 7;
+            let copy = (!is_most).then(|| Bytes::copy_from_slice(&part));
+            copy.or(Some(part))
         })
     }
 

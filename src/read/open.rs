@@ -120,7 +120,7 @@ impl OpenOptions {
         };
         let holds_user_keys = self.may_hold_user_keys(&mut inner).await?;
         self.attach_filters(&mut inner, metaindex, divided, holds_user_keys)?;
-        inner.admit_tail()?;
+        inner.admit_tail().await?;
         // In a file whose tail is all of it, an index of so few blocks ascends by chance. A table that was copied in the order in
         // which it was stored may be in any.
         let properties = inner.properties.as_ref();
@@ -129,7 +129,7 @@ impl OpenOptions {
             inner.check_order(is_strict).await?;
         }
         if self.preload {
-            inner.load_parts(inner.parts()).await?;
+            inner.load_parts(inner.parts(), false).await?;
         }
         inner.file.held = Vec::new();
         if let Some(map) = inner.file.map() {
@@ -185,10 +185,8 @@ impl OpenOptions {
         let of_metaindex =
             |defect| (inner.file).locate(defect, Section::Metaindex, footer.metaindex.offset);
         // Keys, or user keys in a database's table.
-        let order = inner
-            .order
-            .as_ref()
-            .map(|order| user_order(order).unwrap_or(order));
+        let order = inner.order.as_ref();
+        let order = order.map(|order| user_order(order).unwrap_or(order));
         let is_bytewise = matches!(order, Some(Order::Bytewise));
         let best = metaindex.best();
         for (i, found) in metaindex.filters.into_iter().enumerate() {
@@ -370,10 +368,7 @@ impl Opening<'_> {
     /// The index as `pieces` divide it, or the index block.
     fn decode_index(&self, pieces: Option<IndexPieces>, order: Option<&Order>) -> Result<Index> {
         let (footer, file_size) = (self.footer, self.file.size);
-        let locate = |defect| {
-            self.file
-                .locate(defect, Section::Index, footer.index.offset)
-        };
+        let locate = |defect| (self.file).locate(defect, Section::Index, footer.index.offset);
         if let Some(pieces) = pieces {
             return Index::in_file(pieces, footer, order).map_err(locate);
         }
@@ -430,26 +425,21 @@ impl Table {
 
 impl Inner {
     /// Keeps those parts that came with the end of the file. What is damaged there is an error now.
-    fn admit_tail(&self) -> Result<()> {
-        let admit = |part| {
-            let range = self.part_range(part);
-            if self.has(part) || !self.file.holds(&range) {
-                return Ok(());
-            }
-            self.admit_part(part, &self.file.read_range(&range)?)
-        };
-        self.parts().into_iter().try_for_each(admit)?;
+    async fn admit_tail(&mut self) -> Result<()> {
+        self.load_parts(self.parts(), true).await?;
         let pieces = (0..self.index.pieces()).filter(|&p| self.index.has(p));
-        let mut anchors = pieces.flat_map(|p| self.anchors(p));
-        anchors.try_for_each(admit)
+        let anchors = pieces.flat_map(|p| self.anchors(p)).collect();
+        self.load_parts(anchors, true).await
     }
 
-    /// Reads, checks and keeps `parts`.
-    async fn load_parts(&mut self, parts: Vec<Part>) -> Result<()> {
-        let (ranges, parts): (Vec<_>, Vec<_>) = self.unread(parts).into_iter().unzip();
-        self.file.hold(ranges.clone()).await?;
-        let mut read = ranges.iter().zip(parts);
-        read.try_for_each(|(range, part)| self.admit_part(part, &self.file.read_range(range)?))
+    /// Checks and keeps `parts`, of which those are read first that are not held; or only those that are held.
+    async fn load_parts(&mut self, parts: Vec<Part>, only_held: bool) -> Result<()> {
+        let mut parts = self.unread(parts);
+        parts.retain(|(range, _)| !only_held || self.file.holds(range));
+        let ranges = parts.iter().map(|(range, _)| range.clone());
+        self.file.hold(ranges).await?;
+        let mut read = parts.iter();
+        read.try_for_each(|(range, part)| self.admit_part(*part, &self.file.read_range(range)?))
     }
 
     /// Takes the first entries of the first data block as evidence. No more, so that opening stays fast when the block is large.
@@ -472,8 +462,8 @@ impl Inner {
     /// Checks the order of keys in all data blocks. A block that cannot be read, or is damaged, is an error if the check `is_strict`,
     /// and else left for lookups to find.
     async fn check_order(&mut self, is_strict: bool) -> Result<()> {
-        self.load_parts(self.index_parts(0..self.index.len()))
-            .await?;
+        let index = self.index_parts(0..self.index.len());
+        self.load_parts(index, false).await?;
         let is_fatal = |error: &Error| is_strict || error.kind() == ErrorKind::Comparator;
         let (held, mut first) = (self.file.held.len(), 0);
         while first < self.index.len() {

@@ -154,10 +154,7 @@ impl Inner {
         match part {
             Part::Index(p) => self.index.has(p),
             Part::Anchor(p) => self.index.is_anchored(p),
-            part => {
-                let filter = self.filter_of(part);
-                filter.is_none_or(|(filter, i)| filter.has(i))
-            }
+            part => (self.filter_of(part)).is_none_or(|(filter, i)| filter.has(i)),
         }
     }
 
