@@ -79,7 +79,8 @@ impl ReadAhead {
             if inner.file.map().is_some() {
                 self.announce(inner, found);
             }
-            return Ok((inner.load(found, read)?, false));
+            let (bytes, block) = inner.load(found, read, false)?;
+            return Ok((bytes.slice(block), false));
         }
         if let Some(block) = inner.cached(found) {
             return Ok((block, false));

@@ -68,9 +68,9 @@ impl State {
     /// The block has the form of a block, and, unless the table's order is not known, its keys ascend and lie between its index
     /// keys.
     pub(super) const CHECKED: u8 = 1;
-    /// The block is used where it lies in memory: it is stored raw, and was checked.
-    pub(super) const IN_PLACE: u8 = 2;
-    /// In place, with a right checksum.
+    /// The block is stored raw in memory, where it is used, and was checked.
+    pub(super) const RAW: u8 = 2;
+    /// The same, with a right checksum.
     pub(super) const VERIFIED: u8 = 4;
     /// The block was put in the cache, and may still be there.
     pub(super) const CACHED: u8 = 8;

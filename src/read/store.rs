@@ -1,5 +1,6 @@
 //! Data blocks: `load` takes one from memory, the cache or the source, checks it when it comes in, and keeps it.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -46,12 +47,8 @@ impl Inner {
         found: BlockRef,
         read: ReadOptions,
     ) -> Option<(&Bytes, Range<usize>)> {
-        let verified = read.verify_checksums;
-        let bit = if verified {
-            State::VERIFIED
-        } else {
-            State::IN_PLACE
-        };
+        let verify = read.verify_checksums;
+        let bit = if verify { State::VERIFIED } else { State::RAW };
         if !self.index.state(found).has(bit) {
             return None;
         }
@@ -61,13 +58,25 @@ impl Inner {
         Some((self.file.memory()?, range))
     }
 
-    /// A data block, from memory, the cache or the source. In a mapped file, it should have been announced.
+    /// A data block, from memory, the cache or the source: bytes, and where in them it lies. In a mapped file, it is announced before
+    /// its first use if `announce`.
     #[inline(always)]
-    pub(super) fn load(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
-        match self.in_place(found, read) {
-            Some((file, range)) => Ok(self.file.owners.of_this_thread(file).slice(range)),
-            None => self.load_anew(found, read),
+    pub(super) fn load(
+        &self,
+        found: BlockRef,
+        read: ReadOptions,
+        announce: bool,
+    ) -> Result<(Cow<'_, Bytes>, Range<usize>)> {
+        if let Some((file, range)) = self.in_place(found, read) {
+            // Not a slice yet: to count it twice takes longer than to search the index.
+            return Ok((Cow::Borrowed(self.file.owners.of_this_thread(file)), range));
         }
+        if announce {
+            self.announce_block(found);
+        }
+        let block = self.load_anew(found, read)?;
+        let whole = 0..block.len();
+        Ok((Cow::Owned(block), whole))
     }
 
     /// A data block from the cache or the source; on its first use also one that lies in memory.
@@ -131,7 +140,7 @@ impl Inner {
         let block = self.check_frame(found, frame, read.verify_checksums)?;
         let (is_raw, state) = (frame::is_raw(frame), self.index.state(found));
         if is_raw && self.file.is_memory() {
-            state.set(State::IN_PLACE);
+            state.set(State::RAW);
             if read.verify_checksums {
                 state.set(State::VERIFIED);
             }
@@ -143,11 +152,8 @@ impl Inner {
             self.file.counters.add(Counter::CacheMisses, 1);
             if read.fill_cache && read.verify_checksums {
                 // A raw block is a slice of what was read with it, and would keep all of that in memory.
-                let kept = if is_raw {
-                    Bytes::copy_from_slice(&block)
-                } else {
-                    block.clone()
-                };
+                let copy = is_raw.then(|| Bytes::copy_from_slice(&block));
+                let kept = copy.unwrap_or_else(|| block.clone());
                 cache.0.insert(self.cache_key(found.handle), kept);
                 state.set(State::CACHED);
             }

@@ -1,11 +1,12 @@
 //! A table that is open, and looking keys up in it: filter, index, load, find.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
@@ -130,12 +131,8 @@ impl Table {
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) of that one block;
     /// [`ErrorKind::Comparator`](crate::ErrorKind::Comparator) if its keys are in another order.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        let Some((mut block, value)) = self.lookup(key.as_ref())? else {
-            return Ok(None);
-        };
-        block.truncate(value.end);
-        block.advance(value.start);
-        Ok(Some(block))
+        let found = self.lookup(key.as_ref())?;
+        Ok(found.map(|(bytes, value)| bytes.slice(value)))
     }
 
     /// Calls `read` with the value of `key`, and returns what it returns; `None` if the table does not hold the key.
@@ -151,7 +148,7 @@ impl Table {
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
         let found = self.lookup(key.as_ref())?;
-        Ok(found.map(|(block, value)| read(block.get(value).unwrap_or_default())))
+        Ok(found.map(|(bytes, value)| read(bytes.get(value).unwrap_or_default())))
     }
 
     /// Whether the table holds `key`. Costs as much as [`get`](Table::get).
@@ -228,17 +225,16 @@ impl Table {
         Ok(found)
     }
 
-    /// A lookup: filter and index, block, search. Returns the block, and where in it the value lies.
+    /// A lookup: filter and index, block, search. Returns bytes, and where in them the value lies.
     #[inline(always)]
-    fn lookup(&self, key: &[u8]) -> Result<Option<(Bytes, Range<usize>)>> {
+    fn lookup(&self, key: &[u8]) -> Result<Option<(Cow<'_, Bytes>, Range<usize>)>> {
         let (inner, order) = (&*self.inner, self.order()?);
         let Some(found) = self.candidate(key, order)? else {
             return Ok(None);
         };
-        inner.announce_block(found);
-        let block = inner.load(found, self.read)?;
-        match inner.find_value(found, &block, key, order)? {
-            Some(value) => Ok(Some((block, value))),
+        let (bytes, block) = inner.load(found, self.read, true)?;
+        match inner.find_value(found, &bytes, &block, key, order)? {
+            Some(value) => Ok(Some((bytes, value))),
             None => inner.check_place(found).map(|()| None),
         }
     }
@@ -328,8 +324,8 @@ impl Table {
 
     /// A data block to keep.
     pub(crate) fn block(&self, found: BlockRef) -> Result<Block<Bytes>> {
-        self.inner.announce_block(found);
-        let block = self.inner.load(found, self.read)?;
+        let (bytes, block) = self.inner.load(found, self.read, true)?;
+        let block = bytes.slice(block);
         prefetch_block(&block);
         self.parse(found, block)
     }
@@ -382,19 +378,20 @@ impl Inner {
         }
     }
 
-    /// Where the value of `key` lies in a data block, which has this `payload`.
+    /// Where in `bytes` the value of `key` lies, by the data block that is at `block` in them.
     #[inline(never)]
     pub(super) fn find_value(
         &self,
         found: BlockRef,
-        payload: &[u8],
+        bytes: &[u8],
+        block: &Range<usize>,
         key: &[u8],
         order: &Order,
     ) -> Result<Option<Range<usize>>> {
-        let block = Block::parse(payload);
-        block
-            .and_then(|block| block.find(key, order))
-            .map_err(|defect| self.locate(found, defect))
+        let (start, block) = (block.start, bytes.get(block.clone()).unwrap_or_default());
+        let value = Block::parse(block).and_then(|block| block.find(key, order));
+        let value = value.map_err(|defect| self.locate(found, defect))?;
+        Ok(value.map(|value| start + value.start..start + value.end))
     }
 }
 

@@ -134,7 +134,7 @@ impl AsyncTable {
             return Ok(None);
         };
         let block = self.fetch_block(found).await?;
-        let value = inner.find_value(found, &block, key, order)?;
+        let value = inner.find_value(found, &block, &(0..block.len()), key, order)?;
         if value.is_none() {
             self.bring(inner.anchors(found.piece as usize)).await?;
         }
@@ -169,7 +169,8 @@ impl AsyncTable {
         let mut found = Values::new(&self.table, keys.len());
         let mut arriving = self.fetch_blocks(&blocks);
         while let Some((i, block)) = arriving.try_next().await? {
-            found.search(of_blocks.get(i).unwrap_or(&&[][..]), &block)?;
+            let keys = of_blocks.get(i).copied().unwrap_or_default();
+            found.search(keys, &block, 0..block.len())?;
         }
         self.bring(found.parts).await?;
         Ok(found.values)
