@@ -163,7 +163,7 @@ impl Snapshot<'_> {
         }
         sort_by_block(&mut wanted);
         let mut entries = vec![None; user_keys.len()];
-        table.table.search_blocks(&wanted, |keys, bytes, block| {
+        table.table.search_blocks(&wanted, |keys, (bytes, block)| {
             for Wanted { found, at, key } in keys {
                 let block = table.table.parse(*found, bytes.slice(block.clone()))?;
                 let entry = table.find_from(*found, block, key)?;

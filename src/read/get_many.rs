@@ -1,12 +1,11 @@
 //! Many lookups at once: each block is read once, and many are asked for at the same time.
 
-use std::ops::Range;
-
 use bytes::Bytes;
 
 use crate::error::Result;
 use crate::read::index::{BlockRef, NotLoaded};
 use crate::read::parts::Part;
+use crate::read::store::{Loaded, whole};
 use crate::read::table::Table;
 
 /// A key that is looked for, and the block to look in.
@@ -45,22 +44,16 @@ impl<'t> Values<'t> {
         }
     }
 
-    /// Looks for keys in their block, which is at `block` in `bytes`. Values are slices of these if the file lies in memory, and copies
-    /// otherwise.
-    pub(super) fn search(
-        &mut self,
-        keys: &[Wanted<&[u8]>],
-        bytes: &Bytes,
-        block: Range<usize>,
-    ) -> Result<()> {
+    /// Looks for keys in their block. Values are slices of its bytes if the file lies in memory, and copies otherwise.
+    pub(super) fn search(&mut self, keys: &[Wanted<&[u8]>], block: Loaded<'_>) -> Result<()> {
         let (inner, order) = (&*self.table.inner, self.table.order()?);
         for wanted in keys {
-            let value = inner.find_value(wanted.found, bytes, &block, wanted.key, order)?;
+            let value = inner.find_value(wanted.found, &block, wanted.key, order)?;
             match (self.values.get_mut(wanted.at), value) {
                 (Some(slot), Some(value)) if inner.file.is_memory() => {
-                    *slot = Some(bytes.slice(value));
+                    *slot = Some(block.0.slice(value));
                 }
-                (Some(slot), Some(value)) => *slot = bytes.get(value).map(Bytes::copy_from_slice),
+                (Some(slot), Some(value)) => *slot = block.0.get(value).map(Bytes::copy_from_slice),
                 _ => (self.parts).extend(inner.anchors(wanted.found.piece as usize)),
             }
         }
@@ -99,7 +92,7 @@ impl Table {
         if !self.inner.file.is_memory() {
             sort_by_block(&mut wanted);
         }
-        self.search_blocks(&wanted, |keys, bytes, at| found.search(keys, bytes, at))?;
+        self.search_blocks(&wanted, |keys, block| found.search(keys, block))?;
         self.inner.bring(found.parts)?;
         Ok(found.values)
     }
@@ -139,25 +132,23 @@ impl Table {
     }
 
     /// Loads the blocks to look in, many at a time, each once for neighbours that want it, and passes each to `search` with the keys to
-    /// look for in it, as bytes and where in them it lies. Where the file is not in memory, `wanted` is in the order of blocks.
+    /// look for in it. Where the file is not in memory, `wanted` is in the order of blocks.
     pub(crate) fn search_blocks<K>(
         &self,
         wanted: &[Wanted<K>],
-        mut search: impl FnMut(&[Wanted<K>], &Bytes, Range<usize>) -> Result<()>,
+        mut search: impl FnMut(&[Wanted<K>], Loaded<'_>) -> Result<()>,
     ) -> Result<()> {
         let (inner, mut result) = (&*self.inner, Ok(()));
         if inner.file.is_memory() {
             { wanted.iter() }.for_each(|wanted| inner.announce_block(wanted.found));
             let mut blocks = blocks_of(wanted);
-            return blocks.try_for_each(|(found, keys)| {
-                let (bytes, block) = inner.load(found, self.read, false)?;
-                search(keys, &bytes, block)
-            });
+            return blocks
+                .try_for_each(|(found, keys)| search(keys, inner.load(found, self.read, false)?));
         }
         let (blocks, keys): (Vec<_>, Vec<_>) = blocks_of(wanted).unzip();
         inner.load_many(&blocks, self.read, |i, block| {
             if let (Ok(()), Some(keys)) = (&result, keys.get(i)) {
-                result = block.and_then(|block| search(keys, &block, 0..block.len()));
+                result = block.and_then(|block| search(keys, whole(block)));
             }
         });
         result

@@ -124,9 +124,7 @@ const OWN: usize = 16;
 
 #[derive(Debug, Default)]
 #[repr(align(128))] // two lines: processors fetch them in pairs
-struct Shard {
-    values: [AtomicU64; Counter::COUNT],
-}
+struct Shard([AtomicU64; Counter::COUNT]);
 
 impl Default for Counters {
     fn default() -> Counters {
@@ -137,9 +135,8 @@ impl Default for Counters {
 impl Counters {
     #[inline]
     pub(crate) fn add(&self, counter: Counter, n: u64) {
-        let at = shard_of_this_thread();
-        let shard = self.0.get(at);
-        match shard.and_then(|shard| shard.values.get(counter as usize)) {
+        let (at, counter) = (shard_of_this_thread(), counter as usize);
+        match self.0.get(at).and_then(|shard| shard.0.get(counter)) {
             Some(own) if at < OWN => own.store(own.load(Relaxed).wrapping_add(n), Relaxed),
             shared => _ = shared.map(|shared| shared.fetch_add(n, Relaxed)),
         }
@@ -152,7 +149,7 @@ impl Counters {
     }
 
     pub(crate) fn snapshot(&self) -> Stats {
-        let shard = |shard: &Shard| Stats::of(shard.values.each_ref().map(|v| v.load(Relaxed)));
+        let shard = |shard: &Shard| Stats::of(shard.0.each_ref().map(|v| v.load(Relaxed)));
         self.0.iter().map(shard).sum()
     }
 }
@@ -162,13 +159,11 @@ impl Counters {
 pub(super) fn shard_of_this_thread() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
-        static SHARD: usize = {
-            let n = NEXT.fetch_add(1, Relaxed);
-            n.min(OWN + n % (SHARDS - OWN))
-        };
+        static THREAD: usize = NEXT.fetch_add(1, Relaxed);
     }
     // A thread that is ending may still read a table as it drops its values.
-    SHARD.try_with(|shard| *shard).unwrap_or(OWN)
+    let n = THREAD.try_with(|n| *n).unwrap_or(OWN);
+    n.min(OWN + n % (SHARDS - OWN))
 }
 
 #[cfg(test)]

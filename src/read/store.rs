@@ -28,6 +28,15 @@ const MAX_BATCH_LEN: u64 = 4 << 20;
 /// Most bytes between two blocks that are read together: less than a page, such as the padding of an aligned table.
 pub(super) const MAX_GAP: u64 = PAGE_LEN - 1;
 
+/// Bytes, and where in them a data block lies.
+pub(crate) type Loaded<'a> = (Cow<'a, Bytes>, Range<usize>);
+
+/// A data block that lies in bytes of its own.
+pub(super) fn whole(block: Bytes) -> Loaded<'static> {
+    let range = 0..block.len();
+    (Cow::Owned(block), range)
+}
+
 /// How many of `blocks` are asked for in one batch; one at least.
 pub(super) fn batch_len(blocks: &[BlockRef]) -> usize {
     let mut len = 0;
@@ -58,15 +67,14 @@ impl Inner {
         Some((self.file.memory()?, range))
     }
 
-    /// A data block, from memory, the cache or the source: bytes, and where in them it lies. In a mapped file, it is announced before
-    /// its first use if `announce`.
+    /// A data block, from memory, the cache or the source. In a mapped file, it is announced before its first use if `announce`.
     #[inline(always)]
     pub(super) fn load(
         &self,
         found: BlockRef,
         read: ReadOptions,
         announce: bool,
-    ) -> Result<(Cow<'_, Bytes>, Range<usize>)> {
+    ) -> Result<Loaded<'_>> {
         if let Some((file, range)) = self.in_place(found, read) {
             // Not a slice yet: to count it twice takes longer than to search the index.
             return Ok((Cow::Borrowed(self.file.owners.of_this_thread(file)), range));
@@ -74,9 +82,7 @@ impl Inner {
         if announce {
             self.announce_block(found);
         }
-        let block = self.load_anew(found, read)?;
-        let whole = 0..block.len();
-        Ok((Cow::Owned(block), whole))
+        self.load_anew(found, read).map(whole)
     }
 
     /// A data block from the cache or the source; on its first use also one that lies in memory.

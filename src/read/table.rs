@@ -23,6 +23,7 @@ use crate::read::index::{BlockRef, Index, NotLoaded};
 use crate::read::options::ReadOptions;
 use crate::read::parts::LAYERS;
 use crate::read::stats::{Counter, Stats};
+use crate::read::store::Loaded;
 
 /// An open table: immutable, sorted, safe to read from any number of threads at once.
 ///
@@ -232,9 +233,9 @@ impl Table {
         let Some(found) = self.candidate(key, order)? else {
             return Ok(None);
         };
-        let (bytes, block) = inner.load(found, self.read, true)?;
-        match inner.find_value(found, &bytes, &block, key, order)? {
-            Some(value) => Ok(Some((bytes, value))),
+        let block = inner.load(found, self.read, true)?;
+        match inner.find_value(found, &block, key, order)? {
+            Some(value) => Ok(Some((block.0, value))),
             None => inner.check_place(found).map(|()| None),
         }
     }
@@ -378,13 +379,12 @@ impl Inner {
         }
     }
 
-    /// Where in `bytes` the value of `key` lies, by the data block that is at `block` in them.
+    /// Where in its bytes a data block has the value of `key`.
     #[inline(never)]
     pub(super) fn find_value(
         &self,
         found: BlockRef,
-        bytes: &[u8],
-        block: &Range<usize>,
+        (bytes, block): &Loaded<'_>,
         key: &[u8],
         order: &Order,
     ) -> Result<Option<Range<usize>>> {

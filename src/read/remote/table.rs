@@ -22,6 +22,7 @@ use crate::read::options::{OpenOptions, ReadOptions};
 use crate::read::range::no_prefix_in;
 use crate::read::source::{Source, SourceBytes};
 use crate::read::stats::Stats;
+use crate::read::store::whole;
 use crate::read::table::Table;
 use crate::read::table_cache::OpenTable;
 
@@ -133,12 +134,12 @@ impl AsyncTable {
         let Some(found) = self.table.candidate(key, order)? else {
             return Ok(None);
         };
-        let block = self.fetch_block(found).await?;
-        let value = inner.find_value(found, &block, &(0..block.len()), key, order)?;
+        let block = whole(self.fetch_block(found).await?);
+        let value = inner.find_value(found, &block, key, order)?;
         if value.is_none() {
             self.bring(inner.anchors(found.piece as usize)).await?;
         }
-        Ok(value.map(|value| block.slice(value)))
+        Ok(value.map(|value| block.0.slice(value)))
     }
 
     /// Fetches what lookups of `keys` need of filter and index.
@@ -169,8 +170,7 @@ impl AsyncTable {
         let mut found = Values::new(&self.table, keys.len());
         let mut arriving = self.fetch_blocks(&blocks);
         while let Some((i, block)) = arriving.try_next().await? {
-            let keys = of_blocks.get(i).copied().unwrap_or_default();
-            found.search(keys, &block, 0..block.len())?;
+            found.search(of_blocks.get(i).unwrap_or(&&[][..]), whole(block))?;
         }
         self.bring(found.parts).await?;
         Ok(found.values)
