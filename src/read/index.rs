@@ -1,5 +1,7 @@
 //! A table's index, in pieces that appear when they are first needed: which data block may hold a key.
 
+use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
@@ -114,40 +116,47 @@ impl Piece {
 }
 
 impl Index {
-    /// The index in the block `contents`, which is decoded and checked whole. In memory, every key is stored whole.
+    /// The index in the block `contents`, which is decoded and checked whole. Keys that are stored whole, as LevelDB's are, are used
+    /// where they lie; others are unfolded behind a copy of the block.
     pub(crate) fn of_block(
         contents: Bytes,
         footer: Footer,
         file_size: u64,
         order: Option<&Order>,
     ) -> Result<Index, Defect> {
-        let most = file_size.saturating_mul(MAX_UNFOLDED);
-        let most = most.max(contents.len() as u64).min(u32::MAX.into());
-        let most = most.min(isize::MAX as u64 / 2);
-        let block = Block::parse(contents)?;
-        let mut keys = Vec::with_capacity(block.data.len());
+        let most = file_size.saturating_mul(MAX_UNFOLDED).min(1 << 30);
+        let expected =
+            || format!("keys that take at most {MAX_UNFOLDED} times the file, and 1 GiB");
+        let block = Block::parse(&contents)?;
         block.check_restarts()?;
         // A file has no room for more data blocks, whatever the index claims.
         let room = footer.data_end() as usize / TRAILER_LEN;
         let mut entries = Vec::with_capacity(block.restart_count.min(room));
-        let (mut last, mut data) = (None, 0..footer.data_end());
+        let mut keys = Cow::Borrowed(&*contents);
+        let (mut last, mut data) = (0..0, 0..footer.data_end());
         for entry in block.iter() {
-            let (entry, start) = (entry?, keys.len());
-            let shared = last.unwrap_or(0);
-            keys.extend_from_within(shared..shared + entry.shared());
-            keys.extend_from_slice(block.unshared(&entry));
-            let expected =
-                || format!("index keys that take at most {MAX_UNFOLDED} times the file, and 4 GiB");
-            let found = || format!("{} bytes of them", keys.len());
-            require(keys.len() as u64 <= most, expected, found)?;
-            let (previous, key) = keys.split_at(start);
-            let previous = last.replace(start).map(|last| previous.split_at(last).1);
-            let entry = (key, block.bytes(entry.value()));
-            let handle = take_handle(entry, previous, &mut data, order)?;
-            entries.push(IndexEntry::new(start..keys.len(), handle));
+            let entry = entry?;
+            let mut key = entry.unshared();
+            if entry.shared() > 0 {
+                let (start, keys) = (keys.len(), keys.to_mut());
+                keys.extend_from_within(last.start..last.start + entry.shared());
+                keys.extend_from_slice(block.unshared(&entry));
+                key = start..keys.len();
+                let found = || format!("{} bytes of them", keys.len());
+                require(keys.len() as u64 <= most, expected, found)?;
+            }
+            let at = |range: &Range<usize>| keys.get(range.clone()).unwrap_or_default();
+            let previous = (!entries.is_empty()).then(|| at(&last));
+            let value = block.bytes(entry.value());
+            let handle = take_handle((at(&key), value), previous, &mut data, order)?;
+            last = key.clone();
+            entries.push(IndexEntry::new(key, handle));
         }
-        keys.shrink_to_fit();
-        let entries = IndexEntries::new(keys.into(), entries);
+        let keys = match keys {
+            Cow::Borrowed(_) => contents,
+            Cow::Owned(keys) => keys.into(),
+        };
+        let entries = IndexEntries::new(keys, entries);
         let last = entries.len().checked_sub(1);
         let top = last.map_or(&[][..], |last| entries.key(last));
         let tops = last.map(|last| IndexEntry::new(0..top.len(), entries.handle(last)));
@@ -167,9 +176,8 @@ impl Index {
         let data_end = tops.last().and_then(|(_, last)| last.end());
         let fits = data_end.is_some_and(|end| end <= footer.data_end());
         let expected = || format!("data blocks before offset {}", footer.data_end());
-        require(fits, expected, || {
-            format!("the last one up to {data_end:?}")
-        })?;
+        let found = || format!("the last one up to {data_end:?}");
+        require(fits, expected, found)?;
         let entry = |(key, handle)| IndexEntry::new(key, handle);
         let tops = IndexEntries::new(bytes, tops.into_iter().map(entry).collect());
         for p in 1..tops.len() {
@@ -184,10 +192,9 @@ impl Index {
     }
 
     fn new(divided: Option<IndexPieces>, tops: IndexEntries, len: usize, footer: Footer) -> Index {
+        let pieces = divided.as_ref();
         let slot = |p| Slot {
-            first: divided
-                .as_ref()
-                .map_or(0, |divided| divided.blocks_before(p)),
+            first: pieces.map_or(0, |pieces| pieces.blocks_before(p)),
             is_placed: AtomicBool::new(p == 0),
             ..Slot::default()
         };
