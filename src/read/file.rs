@@ -257,12 +257,11 @@ impl TableFile {
             return Ok(range.end - range.start);
         }
         let (most, BlockHandle { offset, size }) = (self.footer_offset(), handle);
-        Err(Defect::new(
-            format!(
-                "a handle to the {section}, of less than 4 GiB and at or before the footer at {most}"
-            ),
-            format!("one to {size} bytes and a trailer at {offset}"),
-        ))
+        let expected = format!(
+            "a handle to the {section}, of less than 4 GiB and at or before the footer at {most}"
+        );
+        let found = format!("one to {size} bytes and a trailer at {offset}");
+        Err(Defect::new(expected, found))
     }
 
     /// Where the frame of the block at `handle` lies, if that is smaller than 4 GiB and lies before the footer.

@@ -24,6 +24,8 @@ pub(super) struct IndexEntries {
     /// The leading bytes that all keys but the last share. The last may be the successor of the table's last key, often a
     /// single byte, and would end what all others share: a search leaves it out.
     shared: Bytes,
+    /// The first eight of them.
+    head: u64,
 }
 
 /// Number of neighbouring entries that are compared together.
@@ -56,14 +58,15 @@ impl IndexEntries {
         let mut made = IndexEntries {
             span_ends: Box::default(),
             shared: Bytes::new(),
+            head: 0,
             entries: entries.into(),
             bytes,
         };
         let others = 0..made.len().saturating_sub(1);
         if let Some(last) = others.clone().next_back() {
             let (first, last) = (made.key(0), made.key(last));
-            let (shared, _) = first.split_at(common_prefix(first, last));
-            made.shared = made.bytes.slice_ref(shared);
+            made.shared = (made.bytes).slice_ref(first.split_at(common_prefix(first, last)).0);
+            made.head = prefix_at(&made.shared, 0);
         }
         let prefixes = others.map(|i| prefix_at(made.key(i), made.shared.len()));
         let prefixes: Vec<u64> = prefixes.collect();
@@ -117,8 +120,10 @@ impl IndexEntries {
 
     fn seek_by_prefix(&self, key: &[u8]) -> usize {
         let entries = self.all_but_last();
-        // An empty prefix is not compared: its pointer may dangle, and a masked load from it costs 100 ns.
-        if !self.shared.is_empty() && !key.starts_with(&self.shared) {
+        // Mostly the first eight bytes tell, for which no function is called.
+        let (shared, first) = (&*self.shared, prefix_at(key, 0) ^ self.head);
+        let is_shared = first.leading_zeros() as usize >= 8 * shared.len().min(8);
+        if !is_shared || shared.len() > key.len().min(8) && !key.starts_with(shared) {
             let is_before = *key < *self.shared;
             return if is_before { 0 } else { entries.len() };
         }

@@ -350,11 +350,10 @@ impl Opening<'_> {
             return Ok(Some(order));
         }
         let is_databases = properties.key_kind == KeyKind::Database && options.order.is_none();
-        Err(self.file.name_in(if is_databases {
-            database_table()
-        } else {
-            ordered_by(properties)
-        }))
+        let error = is_databases.then(database_table);
+        Err(self
+            .file
+            .name_in(error.unwrap_or_else(|| ordered_by(properties))))
     }
 
     fn read_index(&self) -> Result<Bytes> {
