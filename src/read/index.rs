@@ -124,7 +124,8 @@ impl Index {
         file_size: u64,
         order: Option<&Order>,
     ) -> Result<Index, Defect> {
-        let most = file_size.saturating_mul(MAX_UNFOLDED).min(1 << 30);
+        let most = file_size.saturating_mul(MAX_UNFOLDED);
+        let most = most.max(2 * contents.len() as u64).min(1 << 30);
         let expected =
             || format!("keys that take at most {MAX_UNFOLDED} times the file, and 1 GiB");
         let block = Block::parse(&contents)?;

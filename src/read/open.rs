@@ -351,9 +351,8 @@ impl Opening<'_> {
         }
         let is_databases = properties.key_kind == KeyKind::Database && options.order.is_none();
         let error = is_databases.then(database_table);
-        Err(self
-            .file
-            .name_in(error.unwrap_or_else(|| ordered_by(properties))))
+        let error = error.unwrap_or_else(|| ordered_by(properties));
+        Err(self.file.name_in(error))
     }
 
     fn read_index(&self) -> Result<Bytes> {
