@@ -17,7 +17,7 @@ use crate::read::index_entries::{IndexEntries, IndexEntry};
 use crate::read::recognise::Evidence;
 use crate::read::store::frame_range;
 
-/// Most memory that keys may unfold to, in multiples of the file's size.
+/// Most memory that keys may unfold to, in multiples of the file's size; with the block, no more than 1 GiB.
 ///
 /// LevelDB stores index keys whole, and nothing unfolds. The index of another writer may share prefixes; in a hostile one
 /// the keys could take the square of the block's length.
@@ -124,8 +124,8 @@ impl Index {
         file_size: u64,
         order: Option<&Order>,
     ) -> Result<Index, Defect> {
-        let most = file_size.saturating_mul(MAX_UNFOLDED);
-        let most = most.max(2 * contents.len() as u64).min(1 << 30);
+        let (block_len, most) = (contents.len(), file_size.saturating_mul(MAX_UNFOLDED));
+        let most = most.max(block_len as u64).saturating_add(block_len as u64);
         let expected =
             || format!("keys that take at most {MAX_UNFOLDED} times the file, and 1 GiB");
         let block = Block::parse(&contents)?;
@@ -143,8 +143,8 @@ impl Index {
                 keys.extend_from_within(last.start..last.start + entry.shared());
                 keys.extend_from_slice(block.unshared(&entry));
                 key = start..keys.len();
-                let found = || format!("{} bytes of them", keys.len());
-                require(keys.len() as u64 <= most, expected, found)?;
+                let found = || format!("{} bytes of them", keys.len() - block_len);
+                require(keys.len() as u64 <= most.min(1 << 30), expected, found)?;
             }
             let at = |range: &Range<usize>| keys.get(range.clone()).unwrap_or_default();
             let previous = (!entries.is_empty()).then(|| at(&last));
@@ -155,7 +155,7 @@ impl Index {
         }
         let keys = match keys {
             Cow::Borrowed(_) => contents,
-            Cow::Owned(keys) => keys.into(),
+            Cow::Owned(keys) => keys.into_boxed_slice().into(),
         };
         let entries = IndexEntries::new(keys, entries);
         let last = entries.len().checked_sub(1);
@@ -622,5 +622,11 @@ pub(super) mod tests {
         let block = encode(&keys, usize::MAX);
         let error = decode(&block).unwrap_err();
         assert!(error.to_string().contains("32 times the file"), "{error}");
+
+        // All but the first key unfold.
+        let block = Bytes::from(encode(&keys[..9], usize::MAX));
+        let least = (8 * 100_004u64).div_ceil(32);
+        assert_eq!(decode_at(block.clone(), 1 << 20, least).unwrap().len(), 9);
+        assert!(decode_at(block, 1 << 20, least - 1).is_err());
     }
 }

@@ -436,6 +436,8 @@ impl Inner {
         parts.retain(|(range, _)| !only_held || self.file.holds(range));
         let ranges = parts.iter().map(|(range, _)| range.clone());
         self.file.hold(ranges).await?;
+        // The index first: it tells what a filter covers.
+        parts.sort_by_key(|(_, part)| *part);
         let mut read = parts.iter();
         read.try_for_each(|(range, part)| self.admit_part(*part, &self.file.read_range(range)?))
     }

@@ -14,14 +14,14 @@ use crate::read::table::Inner;
 /// Part of a file that is neither data nor needed to open the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Part {
-    /// This piece of the filter; piece 0 of one that is read whole.
-    Filter(usize),
-    /// This piece of the filter of prefixes.
-    Prefixes(usize),
     /// This piece of the index.
     Index(usize),
     /// What shows where this piece of the index begins; of the first one, how many entries the index has.
     Anchor(usize),
+    /// This piece of the filter; piece 0 of one that is read whole.
+    Filter(usize),
+    /// This piece of the filter of prefixes.
+    Prefixes(usize),
 }
 
 /// Of so many layers of a ribbon filter, a lookup reads the pieces that a key may need at once.

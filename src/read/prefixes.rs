@@ -17,8 +17,7 @@ impl Table {
         };
         let missing = || inner.missing_for_prefix(prefix, LAYERS);
         let passes = inner.ask(|| filter.ask(prefix, 0), missing)?;
-        let counters = &inner.file.counters;
-        counters.add_answer(passes, Counter::PrefixPassed, Counter::PrefixRejected);
+        (inner.file.counters).add_answer(passes, Counter::PrefixPassed, Counter::PrefixRejected);
         Ok(!passes)
     }
 

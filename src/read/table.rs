@@ -371,8 +371,7 @@ impl Inner {
     /// Counts that the filter passed a key, or did not.
     #[inline]
     fn note_passed(&self, passes: bool) {
-        let counters = &self.file.counters;
-        counters.add_answer(passes, Counter::FilterPassed, Counter::FilterRejected);
+        (self.file.counters).add_answer(passes, Counter::FilterPassed, Counter::FilterRejected);
         // Written only when it changes: other threads read it.
         if IS_HINT && self.passed_last.load(Relaxed) != passes && self.file.is_memory() {
             self.passed_last.store(passes, Relaxed);
