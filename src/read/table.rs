@@ -180,7 +180,8 @@ impl Table {
     pub(crate) fn candidate(&self, key: &[u8], order: &Order) -> Result<Option<BlockRef>> {
         let inner = &*self.inner;
         let ask = || self.candidate_here(key, order);
-        inner.ask(ask, || inner.missing_for(key, order, LAYERS))
+        let slowly = |NotLoaded| inner.ask(ask, || inner.missing_for(key, order, LAYERS));
+        self.candidate_here(key, order).or_else(slowly)
     }
 
     /// What [`candidate`](Table::candidate) returns, by what is there of filter and index.
@@ -189,7 +190,7 @@ impl Table {
     /// processor then waits for the memory of both at once. (It can have the memory of some 200 to 500 instructions under way;
     /// behind a filter that waits, the block is out of that reach.) Absent keys, most of which come after others, are spared the
     /// search in the index, unless the filter has to know the block.
-    #[inline]
+    #[inline(always)] // called, it takes a tenth more instructions
     pub(super) fn candidate_here(
         &self,
         key: &[u8],
