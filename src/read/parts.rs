@@ -102,10 +102,9 @@ impl Inner {
     /// What must be read before an answer may rely on what piece `p` of the index does not hold: nothing if it is known where the
     /// piece begins.
     pub(super) fn anchors(&self, p: usize) -> Vec<Part> {
-        if self.index.is_placed(p) {
-            return Vec::new();
-        }
-        vec![Part::Anchor(0), Part::Anchor(p)]
+        let unknown = !self.index.is_placed(p);
+        let anchors = unknown.then_some([Part::Anchor(0), Part::Anchor(p)]);
+        anchors.into_iter().flatten().collect()
     }
 
     /// The pieces of the index that a walk reads at once when it comes to data block `i`: the one that names it and, on the walk's
@@ -226,15 +225,11 @@ impl Inner {
     ) -> Result<T> {
         /// As many as a ribbon has layers.
         const MAX_READS: usize = 256;
-        // Nothing is set up for reads before one is needed: a key that the filter rejects takes 10 % fewer instructions.
-        if let Ok(answer) = ask() {
-            return Ok(answer);
-        }
-        for _ in 0..MAX_READS {
-            self.bring(needed())?;
+        for _ in 0..=MAX_READS {
             if let Ok(answer) = ask() {
                 return Ok(answer);
             }
+            self.bring(needed())?;
         }
         let message = "index or filter lack a part that was read";
         Err(Error::new(ErrorKind::InvalidState, message))
