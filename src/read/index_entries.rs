@@ -124,10 +124,10 @@ impl IndexEntries {
         let (shared, first) = (&*self.shared, prefix_at(key, 0) ^ self.head);
         let is_shared = first.leading_zeros() as usize >= 8 * shared.len().min(8);
         if !is_shared || shared.len() > key.len().min(8) && !key.starts_with(shared) {
-            let is_before = *key < *self.shared;
+            let is_before = key < shared;
             return if is_before { 0 } else { entries.len() };
         }
-        let prefix = prefix_at(key, self.shared.len());
+        let prefix = prefix_at(key, shared.len());
         let start = SPAN * self.span_ends.partition_point(|&end| end < prefix);
         // Counted rather than searched: the processor fetches all of the span at once.
         let span = entries.iter().skip(start).take(SPAN);

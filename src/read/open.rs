@@ -349,10 +349,10 @@ impl Opening<'_> {
         if kind == properties.key_kind && is_named {
             return Ok(Some(order));
         }
-        let is_databases = properties.key_kind == KeyKind::Database && options.order.is_none();
-        let error = is_databases.then(database_table);
-        let error = error.unwrap_or_else(|| ordered_by(properties));
-        Err(self.file.name_in(error))
+        Err(self.file.name_in(match properties.key_kind {
+            KeyKind::Database if options.order.is_none() => database_table(),
+            _ => ordered_by(properties),
+        }))
     }
 
     fn read_index(&self) -> Result<Bytes> {

@@ -102,9 +102,10 @@ impl Inner {
     /// What must be read before an answer may rely on what piece `p` of the index does not hold: nothing if it is known where the
     /// piece begins.
     pub(super) fn anchors(&self, p: usize) -> Vec<Part> {
-        let unknown = !self.index.is_placed(p);
-        let anchors = unknown.then_some([Part::Anchor(0), Part::Anchor(p)]);
-        anchors.into_iter().flatten().collect()
+        if self.index.is_placed(p) {
+            return Vec::new();
+        }
+        vec![Part::Anchor(0), Part::Anchor(p)]
     }
 
     /// The pieces of the index that a walk reads at once when it comes to data block `i`: the one that names it and, on the walk's

@@ -76,7 +76,7 @@ impl Inner {
         announce: bool,
     ) -> Result<Loaded<'_>> {
         if let Some((file, range)) = self.in_place(found, read) {
-            // Not a slice yet: to count it twice takes longer than to search the index.
+            // Not a slice, which would be counted up and down for a value that is only looked at.
             return Ok((Cow::Borrowed(self.file.owners.of_this_thread(file)), range));
         }
         if announce {
