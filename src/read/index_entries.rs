@@ -24,8 +24,8 @@ pub(super) struct IndexEntries {
     /// The leading bytes that all keys but the last share. The last may be the successor of the table's last key, often a
     /// single byte, and would end what all others share: a search leaves it out.
     shared: Bytes,
-    /// The first eight of them.
-    head: u64,
+    /// The first eight of them, and the last eight.
+    ends: [u64; 2],
 }
 
 /// Number of neighbouring entries that are compared together.
@@ -58,7 +58,7 @@ impl IndexEntries {
         let mut made = IndexEntries {
             span_ends: Box::default(),
             shared: Bytes::new(),
-            head: 0,
+            ends: [0; 2],
             entries: entries.into(),
             bytes,
         };
@@ -66,7 +66,8 @@ impl IndexEntries {
         if let Some(last) = others.clone().next_back() {
             let (first, last) = (made.key(0), made.key(last));
             made.shared = (made.bytes).slice_ref(first.split_at(common_prefix(first, last)).0);
-            made.head = prefix_at(&made.shared, 0);
+            let ends = [0, made.shared.len().saturating_sub(8)];
+            made.ends = ends.map(|start| prefix_at(&made.shared, start));
         }
         let prefixes = others.map(|i| prefix_at(made.key(i), made.shared.len()));
         let prefixes: Vec<u64> = prefixes.collect();
@@ -90,20 +91,14 @@ impl IndexEntries {
 
     /// The handle of data block `i` of them, one of `0..len()`.
     #[inline]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "callers have `i` from a search, or count to `len()`"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "callers' `i` is below `len()`")]
     pub(super) fn handle(&self, i: usize) -> BlockHandle {
         self.entries[i].handle
     }
 
     /// A key at or after the last of data block `i` of them, one of `0..len()`, and before the first of the next.
     #[inline]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "as `handle`; and the entries were decoded from these bytes"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "as `handle`; decoded from `bytes`")]
     pub(super) fn key(&self, i: usize) -> &[u8] {
         let Range { start, end } = self.entries[i].key;
         &self.bytes[start as usize..end as usize]
@@ -113,6 +108,7 @@ impl IndexEntries {
     #[inline]
     pub(super) fn seek(&self, key: &[u8], order: &Order) -> usize {
         match order {
+            _ if self.len() == 1 => 0, // as in the index of pieces of a table of another writer
             Order::Bytewise => self.seek_by_prefix(key),
             Order::Custom(_) => self.first_at_or_after(key, 0..self.all_but_last().len(), order),
         }
@@ -120,12 +116,15 @@ impl IndexEntries {
 
     fn seek_by_prefix(&self, key: &[u8]) -> usize {
         let entries = self.all_but_last();
-        // Mostly the first eight bytes tell, for which no function is called.
-        let (shared, first) = (&*self.shared, prefix_at(key, 0) ^ self.head);
-        let is_shared = first.leading_zeros() as usize >= 8 * shared.len().min(8);
-        if !is_shared || shared.len() > key.len().min(8) && !key.starts_with(shared) {
-            let is_before = key < shared;
-            return if is_before { 0 } else { entries.len() };
+        // Up to sixteen bytes are compared without a call of a function.
+        let (shared, [head, tail]) = (&*self.shared, self.ends);
+        let (len, first) = (shared.len(), prefix_at(key, 0) ^ head);
+        let is_shared = key.len() >= len
+            && first.leading_zeros() as usize >= 8 * len.min(8)
+            && (len <= 8 || prefix_at(key, len - 8) == tail)
+            && (len <= 16 || key.starts_with(shared));
+        if !is_shared {
+            return if key < shared { 0 } else { entries.len() };
         }
         let prefix = prefix_at(key, shared.len());
         let start = SPAN * self.span_ends.partition_point(|&end| end < prefix);
