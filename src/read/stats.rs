@@ -159,11 +159,13 @@ impl Counters {
 pub(super) fn shard_of_this_thread() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
-        static THREAD: usize = NEXT.fetch_add(1, Relaxed);
+        static SHARD: usize = {
+            let thread = NEXT.fetch_add(1, Relaxed);
+            thread.min(OWN + thread % (SHARDS - OWN))
+        };
     }
     // A thread that is ending may still read a table as it drops its values.
-    let n = THREAD.try_with(|n| *n).unwrap_or(OWN);
-    n.min(OWN + n % (SHARDS - OWN))
+    SHARD.try_with(|shard| *shard).unwrap_or(OWN)
 }
 
 #[cfg(test)]
