@@ -3,10 +3,10 @@
 use bytes::Bytes;
 
 use crate::error::Result;
-use crate::read::index::{BlockRef, NotLoaded};
+use crate::read::index::BlockRef;
 use crate::read::parts::Part;
 use crate::read::store::{Loaded, whole};
-use crate::read::table::Table;
+use crate::read::table::{Table, find_value};
 
 /// A key that is looked for, and the block to look in.
 pub(crate) struct Wanted<K> {
@@ -48,7 +48,8 @@ impl<'t> Values<'t> {
     pub(super) fn search(&mut self, keys: &[Wanted<&[u8]>], block: Loaded<'_>) -> Result<()> {
         let (inner, order) = (&*self.table.inner, self.table.order()?);
         for wanted in keys {
-            let value = inner.find_value(wanted.found, &block, wanted.key, order)?;
+            let value = find_value(&block, wanted.key, order);
+            let value = value.map_err(|defect| inner.locate(wanted.found, defect))?;
             match (self.values.get_mut(wanted.at), value) {
                 (Some(slot), Some(value)) if inner.file.is_memory() => {
                     *slot = Some(block.0.slice(value));
@@ -112,18 +113,16 @@ impl Table {
                 wanted.push(Wanted { found, at, key });
             }
         };
-        let mut left: Vec<_> = keys.iter().map(AsRef::as_ref).enumerate().collect();
+        let mut is_left = |&(at, key): &(usize, &'k [u8])| {
+            let found = self.candidate_here(key, order);
+            found.map(|found| take(at, key, found)).is_err()
+        };
+        let keys = keys.iter().map(AsRef::as_ref).enumerate();
+        let mut left: Vec<_> = keys.filter(&mut is_left).collect();
         for layers in [1, 2, usize::MAX] {
-            let mut parts = Vec::new();
-            left.retain(|&(at, key)| {
-                let found = self.candidate_here(key, order);
-                match found {
-                    Ok(found) => take(at, key, found),
-                    Err(NotLoaded) => parts.extend(inner.missing_for(key, order, layers)),
-                }
-                found.is_err()
-            });
-            inner.bring(parts)?;
+            let missing = |&(_, key): &(usize, _)| inner.missing_for(key, order, layers);
+            inner.bring(left.iter().flat_map(missing).collect())?;
+            left.retain(&mut is_left);
         }
         for (at, key) in left {
             take(at, key, self.candidate(key, order)?);

@@ -97,6 +97,7 @@ impl Inner {
 
     /// Asks the system to read a data block of a mapped file as a whole, and not page by page as it is used. A block that was
     /// read before is likely to be in memory still, and asking takes longer than to find it there.
+    #[inline]
     pub(super) fn announce_block(&self, found: BlockRef) {
         if self.file.map().is_some() && !self.index.state(found).has(State::CHECKED) {
             let Range { start, end } = frame_range(found.handle);

@@ -237,7 +237,8 @@ impl Table {
             return Ok(None);
         };
         let block = inner.load(found, self.read, true)?;
-        match inner.find_value(found, &block, key, order)? {
+        let value = find_value(&block, key, order);
+        match value.map_err(|defect| inner.locate(found, defect))? {
             Some(value) => Ok(Some((block.0, value))),
             None => inner.check_place(found).map(|()| None),
         }
@@ -380,21 +381,18 @@ impl Inner {
             self.passed_last.store(passes, Relaxed);
         }
     }
+}
 
-    /// Where in its bytes a data block has the value of `key`.
-    #[inline(never)]
-    pub(super) fn find_value(
-        &self,
-        found: BlockRef,
-        (bytes, block): &Loaded<'_>,
-        key: &[u8],
-        order: &Order,
-    ) -> Result<Option<Range<usize>>> {
-        let (start, block) = (block.start, bytes.get(block.clone()).unwrap_or_default());
-        let value = Block::parse(block).and_then(|block| block.find(key, order));
-        let value = value.map_err(|defect| self.locate(found, defect))?;
-        Ok(value.map(|value| start + value.start..start + value.end))
-    }
+/// Where in its bytes a data block has the value of `key`.
+#[inline(never)]
+pub(super) fn find_value(
+    (bytes, block): &Loaded<'_>,
+    key: &[u8],
+    order: &Order,
+) -> Result<Option<Range<usize>>, Defect> {
+    let (start, block) = (block.start, bytes.get(block.clone()).unwrap_or_default());
+    let value = Block::parse(block)?.find(key, order)?;
+    Ok(value.map(|value| start + value.start..start + value.end))
 }
 
 #[cold]

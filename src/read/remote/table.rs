@@ -23,7 +23,7 @@ use crate::read::range::no_prefix_in;
 use crate::read::source::{Source, SourceBytes};
 use crate::read::stats::Stats;
 use crate::read::store::whole;
-use crate::read::table::Table;
+use crate::read::table::{Table, find_value};
 use crate::read::table_cache::OpenTable;
 
 /// An open table whose blocks are fetched from an [`AsyncReadAt`]: the twin of [`Table`], with the same answers.
@@ -135,7 +135,8 @@ impl AsyncTable {
             return Ok(None);
         };
         let block = whole(self.fetch_block(found).await?);
-        let value = inner.find_value(found, &block, key, order)?;
+        let value = find_value(&block, key, order);
+        let value = value.map_err(|defect| inner.locate(found, defect))?;
         if value.is_none() {
             self.bring(inner.anchors(found.piece as usize)).await?;
         }
