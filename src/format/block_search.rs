@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::Defect;
 use super::block::{Block, Entry};
 use super::buffer::Buffer;
-use super::prefetch::{lines, prefetch};
+use super::prefetch::{LINE, lines, prefetch};
 use crate::comparator::{Order, compare_bytes};
 
 impl<B: AsRef<[u8]>> Block<B> {
@@ -91,7 +91,10 @@ impl<B: AsRef<[u8]>> Block<B> {
         }
         // Restarts that were not checked may leave no interval.
         if let Some(interval) = self.entries().get(below.offset()..end) {
-            prefetch(lines(interval).take(WALKED));
+            match interval.first_chunk::<{ WALKED * LINE }>() {
+                Some(walked) => prefetch(lines(walked)),
+                None => prefetch(lines(interval)),
+            }
         }
         Ok((below, matched))
     }
