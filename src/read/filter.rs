@@ -135,7 +135,7 @@ impl TableFilter {
 
     /// Whether the filter passes `key`, which is looked for in the data block at offset `block`: any, unless it is [of
     /// windows](Self::is_of_windows).
-    #[inline(never)]
+    #[inline]
     pub(crate) fn ask(&self, key: &[u8], block: u64) -> Result<bool, NotLoaded> {
         if let Some(pieces) = &self.divided {
             let passes = pieces.ask(RibbonFilterPolicy::hash(key), |i| self.piece(i));

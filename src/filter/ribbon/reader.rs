@@ -121,19 +121,20 @@ impl Layout {
     /// Whether the equation holds in every column, by the `words` at [`words_at`](Self::words_at).
     #[inline]
     pub(crate) fn holds(&self, probe: Probe, words: &[u8]) -> Option<bool> {
-        let (here, next) = words.split_at_checked(4 * self.width(&probe))?;
+        let (len, offset) = (4 * self.width(&probe), probe.offset);
+        let (here, next) = words.split_at_checked(len)?;
         // An equation that starts at a segment's first slot needs no next segment. After the last segment there is none.
-        let next = if probe.offset == 0 { here } else { next };
+        let next = if offset > 0 { next.get(..len)? } else { here };
 
         let (coefficients, fingerprint) = equation(probe.hash);
-        let coefficients = u64::from(coefficients) << probe.offset;
+        let coefficients = u64::from(coefficients) << offset;
         // Twice side by side, since two columns are read at once.
         let low = (coefficients & 0xffff_ffff) * 0x1_0000_0001;
         let high = (coefficients >> 32) * 0x1_0000_0001;
 
         // Four columns at a time. The first four already reject 15 of 16 absent keys. The last four may overlap the ones
         // before.
-        let last = here.len().checked_sub(16)?;
+        let last = len.checked_sub(16)?;
         let mut at = 0;
         loop {
             let (a01, a23) = word_pairs(here, at)?;
