@@ -38,12 +38,6 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         }
     }
 
-    /// Moves before the first entry of another block. Keeps the buffers.
-    pub(crate) fn reset(&mut self, block: Block<B>) {
-        self.block = block;
-        self.move_before_first();
-    }
-
     /// Moves before the first entry.
     pub fn move_before_first(&mut self) {
         self.leave(0);

@@ -77,11 +77,6 @@ impl Footer {
         bytes
     }
 
-    /// Whether `src`, the last bytes of a file, ends in LevelDB's magic number.
-    pub(crate) fn has_magic(src: &[u8]) -> bool {
-        src.ends_with(&MAGIC.to_le_bytes())
-    }
-
     /// Decodes the 48 bytes `src`. The padding may hold anything, as in LevelDB.
     pub(crate) fn decode(src: &[u8]) -> Result<Footer, Defect> {
         let handles = src.strip_suffix(&MAGIC.to_le_bytes());

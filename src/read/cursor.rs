@@ -429,7 +429,8 @@ impl Cursor {
 
     /// Turns to a data block, of which it is given the contents; at none of its entries.
     pub(crate) fn enter(&mut self, found: BlockRef, payload: Bytes, is_slice: bool) -> Result<()> {
-        self.entries.reset(self.table.parse(found, payload)?);
+        self.entries.block = self.table.parse(found, payload)?;
+        self.entries.move_before_first();
         self.own = is_slice.then(OnceLock::new);
         self.block = Some(found);
         let ((lower, upper), limits) = (&self.bounds, &self.ahead.limits);

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::error::{Error, ErrorKind, Result, Section};
 use crate::format::Defect;
-use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
+use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer, MAGIC};
 use crate::format::frame::{self, TRAILER_LEN};
 use crate::read::coalesce::coalesce;
 use crate::read::identify;
@@ -202,7 +202,7 @@ impl TableFile {
             return Ok(None);
         }
         let bytes = self.read(self.footer_offset(), FOOTER_LEN)?;
-        if !Footer::has_magic(&bytes) {
+        if !bytes.ends_with(&MAGIC.to_le_bytes()) {
             return Ok(None);
         }
         let footer = Footer::decode(&bytes).map(Some);
