@@ -140,9 +140,10 @@ impl Table {
         let (inner, mut result) = (&*self.inner, Ok(()));
         if inner.file.is_memory() {
             { wanted.iter() }.for_each(|wanted| inner.announce_block(wanted.found));
-            let mut blocks = blocks_of(wanted);
-            return blocks
-                .try_for_each(|(found, keys)| search(keys, inner.load(found, self.read, false)?));
+            for (found, keys) in blocks_of(wanted) {
+                search(keys, inner.load(found, self.read, false)?)?;
+            }
+            return result;
         }
         let (blocks, keys): (Vec<_>, Vec<_>) = blocks_of(wanted).unzip();
         inner.load_many(&blocks, self.read, |i, block| {

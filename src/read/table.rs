@@ -219,7 +219,10 @@ impl Table {
                     prefetch_block(file.get(range).unwrap_or_default());
                 }
                 filter.ask(filter_key, found.handle.offset)?
-                    || is_of_windows && inner.may_be_elsewhere(filter, found, key, order)
+                    || is_of_windows
+                        && (!inner.index.is_placed(found.piece as usize)
+                            || matches!(order, Order::Custom(_))
+                                && inner.may_be_in_next(filter, found, key, order))
             }
             none if is_of_windows => return none,
             _ => filter.ask(filter_key, 0)?,
@@ -353,10 +356,9 @@ impl Inner {
         self.file.locate(defect, Section::Data, found.handle.offset)
     }
 
-    /// Whether `key` may be in the table although the filter of this block's window rejects it: if it is not known where the piece of
-    /// the index begins that the block was found in, or if the versions of the user key may begin in the next block, since this one's
-    /// index key has the same user key.
-    fn may_be_elsewhere(
+    /// Whether the versions of the user key of `key`, which the filter of this block's window rejects, may begin in the next block: this
+    /// one's index key has the same user key, and the next one's filter passes it.
+    fn may_be_in_next(
         &self,
         filter: &TableFilter,
         found: BlockRef,
@@ -365,11 +367,9 @@ impl Inner {
     ) -> bool {
         let (next, key) = (found.block + 1, order.filter_key(key));
         let passes = |next: BlockRef| filter.ask(key, next.handle.offset);
-        !self.index.is_placed(found.piece as usize)
-            || matches!(order, Order::Custom(_))
-                && order.filter_key(self.index.key(found)) == key
-                && next < self.index.len()
-                && self.index.block(next).and_then(passes) != Ok(false)
+        order.filter_key(self.index.key(found)) == key
+            && next < self.index.len()
+            && self.index.block(next).and_then(passes) != Ok(false)
     }
 
     /// Counts that the filter passed a key, or did not.
