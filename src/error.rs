@@ -150,7 +150,8 @@ impl From<io::Error> for Error {
 
 impl Error {
     /// An error of another crate's sources, destinations or collections of tables. Give `kind` the class that callers treat alike;
-    /// for failed reads and writes, use [`Error::io`].
+    /// for failed reads and writes, use [`Error::io`], and for damage [`Error::corrupt`], since [`corruption`](Error::corruption) of
+    /// this one returns `None`.
     #[cold]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         Error(Box::new(Repr {

@@ -79,7 +79,8 @@
 //!
 //! # Events and metrics
 //!
-//! [`Stats::metrics`] and [`BlockCache::metrics`] list counters and gauges for a metrics exporter. With the feature `tracing`, the
+//! [`Stats::metrics`] and [`BlockCache::metrics`] list counters and gauges for a metrics exporter, and
+//! [`render_metrics`] makes Prometheus' text of them. With the feature `tracing`, the
 //! crate reports these events to the subscriber of the crate `tracing`, and opens no spans:
 //!
 //! | target | level | message | fields |
@@ -162,9 +163,9 @@ mod trace;
 mod write;
 
 pub use comparator::{BytewiseComparator, Comparator};
-pub use db::{DbTable, DbTableBuilder};
+pub use db::{builder::DbTableBuilder, table::DbTable};
 pub use error::{Corruption, Error, ErrorKind, Result, Section};
-pub use filter::{BloomFilterPolicy, RibbonFilterPolicy};
+pub use filter::{bloom::BloomFilterPolicy, ribbon::RibbonFilterPolicy};
 pub use format::codec::Compression;
 pub use read::bounds::KeyRange;
 pub use read::cache::BlockCache;
@@ -174,7 +175,7 @@ pub use read::range::TableRange;
 #[cfg(feature = "async")]
 pub use read::remote;
 pub use read::source::{ReadAt, Source};
-pub use read::stats::Stats;
+pub use read::stats::{Stats, render_metrics};
 pub use read::table::Table;
 pub use read::table_cache::{OpenTable, TableCache};
 pub use write::builder::TableBuilder;

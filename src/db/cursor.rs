@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 use bytes::Bytes;
 
 use crate::comparator::Order;
-#[cfg(doc)]
-use crate::db::DbTable;
 use crate::db::table::DbEntry;
+#[cfg(doc)]
+use crate::db::table::DbTable;
 use crate::error::Result;
 use crate::format::internal_key::{
     InternalKey, MAX_SEQUENCE, ValueType, not_internal, tag, user_key,
@@ -195,10 +195,7 @@ impl DbCursor {
     ///
     /// As [`seek`](DbCursor::seek), and [`ErrorKind::InvalidState`](crate::ErrorKind::InvalidState) after a failed move.
     #[inline]
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "a cursor lends its entries, an Iterator cannot"
-    )]
+    #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend")]
     pub fn next(&mut self) -> Result<bool> {
         self.go(Way::Forward)
     }

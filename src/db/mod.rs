@@ -11,9 +11,8 @@ pub use crate::format::internal_key::{
     InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType,
 };
 pub use crate::format::properties::KeyKind;
-pub use builder::DbTableBuilder;
 pub use compaction::Compaction;
 pub use cursor::DbCursor;
 pub use range::DbRange;
 pub use snapshot::Snapshot;
-pub use table::{DbEntry, DbTable, Version};
+pub use table::{DbEntry, Version};

@@ -1,15 +1,13 @@
 //! Filters: a few bits for each key that rule out most absent keys, so that no block is read for them.
 
-mod bloom;
+pub(crate) mod bloom;
 mod prefix;
-mod ribbon;
+pub(crate) mod ribbon;
 
-pub use bloom::BloomFilterPolicy;
-pub(crate) use bloom::OldBloomFilterPolicy;
+pub(crate) use bloom::{BloomFilterPolicy, OldBloomFilterPolicy};
 pub use prefix::{DelimitedPrefix, FixedPrefix, PrefixExtractor};
 pub(crate) use prefix::{built_in_extractor, prefix_end, prefix_of, prefix_of_all};
-pub use ribbon::RibbonFilterPolicy;
-pub(crate) use ribbon::{Layout as RibbonLayout, Probe as RibbonProbe};
+pub(crate) use ribbon::{Layout as RibbonLayout, Probe as RibbonProbe, RibbonFilterPolicy};
 
 use std::fmt::{self, Debug};
 

@@ -72,14 +72,7 @@ impl BlockCache {
     }
 
     /// Returns the name, the value and a help text of each gauge of the cache, for a metrics exporter. Hits and misses are
-    /// counted by table: see [`Stats::metrics`](crate::Stats::metrics).
-    ///
-    /// ```
-    /// let cache = leveltable::BlockCache::shared();
-    /// for (name, value, help) in cache.metrics() {
-    ///     println!("# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
-    /// }
-    /// ```
+    /// counted by table: see [`Stats::metrics`](crate::Stats::metrics). [`render_metrics`](crate::render_metrics) makes text of both.
     pub fn metrics(&self) -> impl Iterator<Item = (&'static str, u64, &'static str)> + use<> {
         let size = "Bytes that the block cache holds, bookkeeping included.";
         let capacity = "Most bytes that the block cache holds.";

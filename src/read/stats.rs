@@ -83,17 +83,7 @@ impl Stats {
     /// A table that is opened again counts from 0. An exporter whose sums must not fall keeps the last statistics of the
     /// tables that it drops, and adds them in.
     ///
-    /// ```
-    /// # use leveltable::{OpenOptions, Stats, WriteOptions};
-    /// # let mut file = Vec::new();
-    /// # WriteOptions::new().build(&mut file).finish()?;
-    /// # let tables = [OpenOptions::new().open_source(file)?];
-    /// let total: Stats = tables.iter().map(|table| table.stats()).sum();
-    /// for (name, value, help) in total.metrics() {
-    ///     println!("# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}");
-    /// }
-    /// # Ok::<(), leveltable::Error>(())
-    /// ```
+    /// [`render_metrics`] makes text of them.
     pub fn metrics(&self) -> impl Iterator<Item = (&'static str, u64, &'static str)> + use<> {
         self.list().into_iter()
     }
@@ -109,6 +99,31 @@ impl Sum for Stats {
     fn sum<I: Iterator<Item = Stats>>(stats: I) -> Stats {
         stats.fold(Stats::default(), Add::add)
     }
+}
+
+/// Renders what [`Stats::metrics`] and [`BlockCache::metrics`](crate::BlockCache::metrics) list in Prometheus' text format, which
+/// exporters serve: for each metric a line of help, its type, and its value. Names that end in `_total` are counters, the others
+/// gauges.
+///
+/// ```
+/// use leveltable::{BlockCache, Stats, render_metrics};
+///
+/// # use leveltable::{OpenOptions, WriteOptions};
+/// # let mut file = Vec::new();
+/// # WriteOptions::new().build(&mut file).finish()?;
+/// # let tables = [OpenOptions::new().open_source(file)?];
+/// let total: Stats = tables.iter().map(|table| table.stats()).sum();
+/// let text = render_metrics(total.metrics().chain(BlockCache::shared().metrics()));
+/// assert!(text.contains("# TYPE leveltable_filter_rejected_total counter\nleveltable_filter_rejected_total 0\n"));
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+pub fn render_metrics<'a>(metrics: impl IntoIterator<Item = (&'a str, u64, &'a str)>) -> String {
+    let render = |(name, value, help): (&str, _, _)| {
+        let is_counter = name.ends_with("_total");
+        let kind = if is_counter { "counter" } else { "gauge" };
+        format!("# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n")
+    };
+    metrics.into_iter().map(render).collect()
 }
 
 /// Counters for which threads do not contend: each thread adds to one of a few shards, in cache lines of its own.
@@ -239,6 +254,25 @@ mod tests {
             // They are rustdoc's, too, but read as plain text.
             assert!(!help.contains(['[', ']', '`']), "{help:?}");
         }
+    }
+
+    #[test]
+    fn metrics_render_as_prometheus_text() {
+        let stats = Stats {
+            source_reads: 7,
+            ..Stats::default()
+        };
+        let cache = crate::BlockCache::new(1000);
+        let metrics = stats.metrics().take(1).chain(cache.metrics().take(1));
+        let expected = "\
+            # HELP leveltable_source_reads_total Number of reads from the source. Always 0 for a table in memory.\n\
+            # TYPE leveltable_source_reads_total counter\n\
+            leveltable_source_reads_total 7\n\
+            # HELP leveltable_cache_size_bytes Bytes that the block cache holds, bookkeeping included.\n\
+            # TYPE leveltable_cache_size_bytes gauge\n\
+            leveltable_cache_size_bytes 0\n";
+        assert_eq!(render_metrics(metrics), expected);
+        assert_eq!(render_metrics([]), "");
     }
 
     /// More threads than there are shards, at once and one after another.

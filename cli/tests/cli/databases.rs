@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use leveltable::{Comparator, WriteOptions, db::DbTableBuilder};
+use leveltable::{Comparator, DbTableBuilder, WriteOptions};
 use leveltable_database::IndexedDbComparator;
 use serde_json::{Value, json};
 use tempfile::TempDir;
