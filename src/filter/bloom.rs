@@ -8,7 +8,7 @@ use super::{FilterBuilder, FilterPolicy};
 /// `k` bits. LevelDB chooses `k = bits_per_key * 0.69`, close to the `bits_per_key * ln 2` with which the fewest absent keys
 /// pass. With an ideal hash that is `0.6185^bits_per_key` of them (Bloom 1970).
 ///
-/// The hash has 32 bits and is weak on structured keys. At 10 bits a key and one filter for each 2 KiB, 1 % of absent random
+/// The hash has 32 bits and is weak on structured keys. At 10 bits per key and one filter for each 2 KiB, 1 % of absent random
 /// keys pass, and 3 % of absent decimal numbers. For tables that only this crate reads, use
 /// [`RibbonFilterPolicy`](crate::RibbonFilterPolicy).
 ///
@@ -57,7 +57,7 @@ struct BloomFilterBuilder {
 }
 
 /// Most bytes in the array of a filter. In a longer one readers disagree on the modulus: C++ computes it in 64 bits,
-/// goleveldb in 32. At 10 bits a key the limit is reached at 429 million keys in one filter. With more keys the filter gets
+/// goleveldb in 32. At 10 bits per key the limit is reached at 429 million keys in one filter. With more keys the filter gets
 /// denser instead of longer.
 const MAX_BYTES: u64 = (u32::MAX / 8) as u64;
 
@@ -201,7 +201,7 @@ mod tests {
             assert_eq!(
                 BloomFilterPolicy::new(bits).probes(),
                 k,
-                "{bits} bits a key"
+                "{bits} bits per key"
             );
         }
     }

@@ -39,12 +39,12 @@ const MAX_COLUMNS: usize = 32;
 
 /// This crate's own filter policy: a bumped ribbon filter, named `leveltable.Ribbon1`.
 ///
-/// At 10 bits a key, which counts the whole filter block, 0.106 % of absent keys pass, whatever the keys look like. The least
+/// At 10 bits per key, which counts the whole filter block, 0.106 % of absent keys pass, whatever the keys look like. The least
 /// that any filter can reach is 0.098 %; a Bloom filter with a good hash lets 0.82 % pass. A probe hashes the key once, then
 /// reads two bits in one place and some 80 bytes in another.
 ///
 /// The policy is meant for filters of many keys, best one for the whole table. A filter takes at least 27 bytes, or 47 at 10
-/// bits a key. From about 500 keys on it stays within its bits a key.
+/// bits per key. From about 500 keys on it stays within its bits per key.
 ///
 /// The builder keeps 8 bytes for each key, in a list that grows by doubling, and 17 while [`finish`](FilterBuilder::finish) runs,
 /// which takes linear time. It never fails: if no filter can be found, the filter lets every key pass. That takes keys that were chosen to collide.
@@ -101,7 +101,7 @@ const MAX_COLUMNS: usize = 32;
 /// A writer is free to choose layers, codes, widths and the values of free slots, as long as the last layer bumps no key. This
 /// crate writes the same bytes on every platform.
 ///
-/// For example, the keys `apple`, `grape` and `lemon` at 5 bits a key make this filter of one segment:
+/// For example, the keys `apple`, `grape` and `lemon` at 5 bits per key make this filter of one segment:
 ///
 /// ```text
 /// 04 00 00 00  04 00 00 00  00 00 00 00  04 00 00 00    words of columns 0 to 3: only slot 2 is not zero
@@ -129,14 +129,14 @@ impl RibbonFilterPolicy {
         xxh3_64(key)
     }
 
-    /// A policy whose filters take at most `bits_per_key` bits a key, from about 500 keys on.
+    /// A policy whose filters take at most `bits_per_key` bits per key, from about 500 keys on.
     ///
     /// That includes everything in the filter, and the 9 bytes that a filter block adds to a single filter. The bits need not
     /// be a whole number. An absent key passes with a probability of about 2 to the power of `-0.99 bits_per_key`.
     ///
     /// Values below 5 mean 5, values above 33 mean 33. A table cannot be started with NaN or infinity.
     ///
-    /// A filter of fewer keys can take more: at 10 bits a key, up to 60 bytes more. It grows in steps of 32 slots, and would
+    /// A filter of fewer keys can take more: at 10 bits per key, up to 60 bytes more. It grows in steps of 32 slots, and would
     /// otherwise have to let more absent keys pass.
     pub fn new(bits_per_key: impl Into<f64>) -> Self {
         Self {

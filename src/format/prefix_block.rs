@@ -8,7 +8,7 @@
 //! [`PrefixExtractor`](crate::filter::PrefixExtractor), parameters included. A reader that knows another extractor, or does not
 //! know such filters, passes the entry over. LevelDB does.
 //!
-//! For example, the filter of the prefixes `apple/`, `grape/` and `lemon/`, at 5 bits a key, is found under
+//! For example, the filter of the prefixes `apple/`, `grape/` and `lemon/`, at 5 bits per key, is found under
 //! `about.prefixes.leveltable.DelimitedPrefix(2f)`:
 //!
 //! ```text

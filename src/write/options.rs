@@ -64,7 +64,7 @@ impl WriteOptions {
         }
     }
 
-    /// What C++ LevelDB writes with Snappy and its Bloom filter at 10 bits a key. With [`Compression::None`] the files
+    /// What C++ LevelDB writes with Snappy and its Bloom filter at 10 bits per key. With [`Compression::None`] the files
     /// are the same to the last byte; `snap` and the C++ Snappy library compress some blocks differently.
     pub fn leveldb() -> WriteOptions {
         WriteOptions {

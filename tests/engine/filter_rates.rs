@@ -30,7 +30,7 @@ const SHAPES: [Shape; 5] = [
     }),
 ];
 
-/// At most 10 bits a key, everything in the block counted, and at most `most` of the absent keys pass: even
+/// At most 10 bits per key, everything in the block counted, and at most `most` of the absent keys pass: even
 /// numbers are present, odd ones asked for.
 fn check_rate(keys: u64, asked: u64, most: f64) {
     let policy = RibbonFilterPolicy::new(10);
@@ -45,12 +45,12 @@ fn check_rate(keys: u64, asked: u64, most: f64) {
             .count();
         let rate = passed as f64 / asked as f64;
         println!(
-            "{name}, {keys} keys: {bits:.3} bits a key, {:.4} % pass",
+            "{name}, {keys} keys: {bits:.3} bits per key, {:.4} % pass",
             100.0 * rate
         );
         assert!(
             bits <= 10.0 && rate <= most,
-            "{name}: {bits} bits a key, {rate}"
+            "{name}: {bits} bits per key, {rate}"
         );
     }
 }
@@ -73,7 +73,7 @@ fn no_key_is_missed_in_a_hundred_million_probes() {
     let mut probes = 0;
     let mut filters = 0;
     while probes < 100_000_000u64 {
-        // From none to three million keys, more often few; from 5 to 33 bits a key.
+        // From none to three million keys, more often few; from 5 to 33 bits per key.
         let keys = random(filters) % (1 << (random(!filters) % 22)).min(3_000_000)
             + u64::from(filters > 0);
         let policy = RibbonFilterPolicy::new(5.0 + (random(filters ^ 77) % 280) as f64 / 10.0);

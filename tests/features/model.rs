@@ -167,7 +167,7 @@ enum Filter {
     None,
     /// That of [`WriteOptions::new`]; none in an order that it does not agree with.
     Default,
-    /// One for each 2 KiB of file, at so many bits a key.
+    /// One for each 2 KiB of file, at so many bits per key.
     Window(u32),
     WholeTable(u32),
 }

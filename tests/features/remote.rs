@@ -192,7 +192,7 @@ impl AsyncReadAt for Server {
 
 // ---- Tables ---------------------------------------------------------------------------------
 
-/// 100-byte values under 16-byte keys: 116 bytes an entry.
+/// 100-byte values under 16-byte keys: 116 bytes per entry.
 fn entry(i: u64) -> Entry {
     (key(i), Random(i).bytes(100))
 }

@@ -1,4 +1,4 @@
-//! Draws wasted reads against bits a key, with the measurements of the example `avoided_reads`.
+//! Draws wasted reads against bits per key, with the measurements of the example `avoided_reads`.
 //!
 //! ```text
 //! cargo run --release -p leveltable-charts -- docs
@@ -25,7 +25,7 @@ mod workload;
 const USAGE: &str = "\
 Usage: leveltable-charts [--entries N] DIR
 
-Draws wasted reads against bits a key into DIR/avoided_reads.svg and .png.
+Draws wasted reads against bits per key into DIR/avoided_reads.svg and .png.
 
 Options:
   --entries N  generate N entries for each table [default: 1000000]

@@ -1,4 +1,4 @@
-//! Draws wasted reads against bits a key, as SVG and as PNG.
+//! Draws wasted reads against bits per key, as SVG and as PNG.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -23,7 +23,7 @@ const PANELS: [(Shape, &str); 2] = [
 ];
 
 /// Number of tables to measure for each point. With a million keys each that makes four million lookups, of
-/// which some 250 read a block at the lowest point, at 14 bits a key.
+/// which some 250 read a block at the lowest point, at 14 bits per key.
 const TABLES: u64 = 4;
 
 /// Size of the picture in units. The PNG has [`SCALE`] pixels a unit.
@@ -133,7 +133,7 @@ fn measure_panel(
         let (bits, wasted) = (point.bits_per_key, point.rate() * 100.0);
         writeln!(
             out,
-            "{filter:<21}  {bits:>5.2} bits a key  {wasted:>8.4} % wasted"
+            "{filter:<21}  {bits:>5.2} bits per key  {wasted:>8.4} % wasted"
         )?;
     }
     // A logarithmic axis cannot show 0.
@@ -201,7 +201,7 @@ where
         .build_cartesian_2d(bits.clone(), (1e-5..1.0).log_scale())?;
     chart
         .configure_mesh()
-        .x_desc("bits a key, the whole filter block counted")
+        .x_desc("bits per key, the whole filter block counted")
         .y_desc("lookups of absent keys that read a block")
         .x_labels(7)
         .y_labels(6)
@@ -213,7 +213,7 @@ where
         .label_style(small)
         .draw()?;
 
-    // No filter with so many bits a key lets fewer absent keys pass.
+    // No filter with so many bits per key lets fewer absent keys pass.
     let floor = [bits.start, bits.end].map(|bits| (bits, (-bits).exp2()));
     let (dash, gap) = (6 * scale, 4 * scale);
     let line = FLOOR_COLOUR.stroke_width(scale);

@@ -1,7 +1,7 @@
 // The workload on RocksDB; see workload.h.
 //
 // Tables are RocksDB's own (SstFileWriter), with the options that LevelDB has: blocks of 4 KiB, a
-// restart every 16 keys, Bloom at 10 bits a key, CRC-32C. Lookups go through a read-only database into
+// restart every 16 keys, Bloom at 10 bits per key, CRC-32C. Lookups go through a read-only database into
 // which the table was ingested, scans through SstFileReader.
 //
 // Nothing is mapped: RocksDB verifies a mapped block each time that it is read, and a block in its cache

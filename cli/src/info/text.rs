@@ -79,7 +79,7 @@ fn add_filters(record: &Record, lines: &mut Vec<String>) {
         };
         // Unreadable blocks make the number of keys unknown.
         let bits = filter.bits_per_key.filter(|_| !record.lacks_blocks);
-        let bits = bits.map_or_else(String::new, |bits| format!(", {bits:.2} bits a key"));
+        let bits = bits.map_or_else(String::new, |bits| format!(", {bits:.2} bits per key"));
         lines.push(format!("filter  {}{span}", shown(&filter.policy)));
         lines.push(format!("        {} bytes{bits}", filter.bytes));
         if let (Some(rate), Some(keys)) = (filter.false_positive_rate, filter.sampled_keys) {

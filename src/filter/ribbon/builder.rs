@@ -145,7 +145,7 @@ impl System {
 
     /// Appends the filter.
     fn write(&self, columns: usize, narrow: usize, dst: &mut Vec<u8>) {
-        // Solved in lanes, one for each column. Up to 15 bits a key need at most 16.
+        // Solved in lanes, one for each column. Up to 15 bits per key need at most 16.
         if columns < 16 {
             self.solve::<16>(columns, narrow, dst);
         } else {
