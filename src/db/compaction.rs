@@ -77,10 +77,7 @@ impl Compaction {
     /// # Errors
     ///
     /// As [`DbCursor::next`]. There is no next entry after an error, which comes again.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "entries are lent, which an Iterator cannot"
-    )]
+    #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend")]
     pub fn next(&mut self) -> Result<Option<(InternalKey<'_>, &[u8])>> {
         while self.versions.next()? {
             if self.keeps_version() {

@@ -293,10 +293,7 @@ impl Cursor {
     ///
     /// Those of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
     #[inline]
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "a cursor lends its entries, an Iterator cannot"
-    )]
+    #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend")]
     pub fn next(&mut self) -> Result<bool> {
         self.go(Way::Forward)
     }

@@ -46,7 +46,7 @@ pub(crate) struct Index {
 struct Slot {
     /// The number of its first data block.
     first: usize,
-    piece: OnceLock<Box<Piece>>,
+    piece: OnceLock<Box<LoadedPiece>>,
     /// Whether its [anchor](IndexPieces::anchor) was checked.
     is_anchored: AtomicBool,
     /// Whether it is known to begin after the last entry of the piece before, as the first one does.
@@ -54,7 +54,7 @@ struct Slot {
 }
 
 #[derive(Debug)]
-struct Piece {
+struct LoadedPiece {
     /// The number of its first data block.
     first: usize,
     entries: IndexEntries,
@@ -70,9 +70,9 @@ impl State {
     /// The block has the form of a block, and, unless the table's order is not known, its keys ascend and lie between its index
     /// keys.
     pub(super) const CHECKED: u8 = 1;
-    /// The block is stored raw in memory, where it is used, and was checked.
+    /// In place: the block is stored raw in memory, is used there, and was checked.
     pub(super) const RAW: u8 = 2;
-    /// The same, with a right checksum.
+    /// In place, checksum verified.
     pub(super) const VERIFIED: u8 = 4;
     /// The block was put in the cache, and may still be there.
     pub(super) const CACHED: u8 = 8;
@@ -102,7 +102,7 @@ pub(crate) struct BlockRef {
     pub(crate) handle: BlockHandle,
 }
 
-impl Piece {
+impl LoadedPiece {
     /// Data block number `at` of these, which are piece `p`.
     #[inline]
     fn block(&self, p: usize, at: usize) -> BlockRef {
@@ -260,7 +260,7 @@ impl Index {
     }
 
     #[inline]
-    fn piece(&self, p: usize) -> Result<&Piece, NotLoaded> {
+    fn piece(&self, p: usize) -> Result<&LoadedPiece, NotLoaded> {
         let slot = self.slots.get(p).ok_or(NotLoaded)?;
         slot.piece.get().map(Box::as_ref).ok_or(NotLoaded)
     }
@@ -268,17 +268,14 @@ impl Index {
     /// The piece that a block was found in.
     #[inline]
     #[expect(clippy::expect_used, reason = "a piece that was there stays")]
-    fn piece_with(&self, found: BlockRef) -> &Piece {
+    fn piece_with(&self, found: BlockRef) -> &LoadedPiece {
         let piece = self.piece(found.piece as usize);
         piece.expect("the piece that a block was found in")
     }
 
     /// What is known of a data block.
     #[inline]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "the block was found in a piece with as many states as blocks"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "as many states as blocks")]
     pub(super) fn state(&self, found: BlockRef) -> &State {
         &self.piece_with(found).states[found.at as usize]
     }
@@ -425,7 +422,7 @@ impl Index {
         let states = (0..entries.len()).map(|_| State::default());
         // Another thread may have been faster.
         slot.piece.get_or_init(|| {
-            Box::new(Piece {
+            Box::new(LoadedPiece {
                 first: slot.first,
                 states: states.collect(),
                 entries,

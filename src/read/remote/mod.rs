@@ -38,12 +38,12 @@
 //! # Ok::<(), leveltable::Error>(())
 //! ```
 
-mod ahead;
 mod fetch;
 mod flights;
 mod range;
 mod source;
 mod table;
+mod walk;
 
 pub(super) use fetch::request_parts;
 pub use range::AsyncRange;

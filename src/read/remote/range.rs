@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use super::ahead::Blocks;
 use super::table::AsyncTable;
+use super::walk::WalkBlocks;
 use crate::comparator::Order;
 use crate::error::{Error, Result};
 use crate::read::bounds::{Bounds, Way};
@@ -23,7 +23,7 @@ pub struct AsyncRange {
     table: AsyncTable,
     /// It is given its blocks, which come from `blocks`.
     cursor: Cursor,
-    blocks: Blocks,
+    blocks: WalkBlocks,
     way: Way,
     /// To return instead of the first entry.
     error: Option<Error>,
@@ -35,7 +35,7 @@ impl AsyncRange {
         AsyncRange {
             cursor: Cursor::of_table(&table.table, bounds),
             table: table.clone(),
-            blocks: Blocks::new(0..0),
+            blocks: WalkBlocks::new(0..0),
             way: Way::Forward,
             error,
         }

@@ -157,7 +157,7 @@ impl AsyncTable {
     /// Returns the values of many keys, in the order of `keys`; `None` for each that the table does not hold.
     ///
     /// Blocks that lie near each other come with one request, and up to 32 requests are on their way at a time. Takes some 80
-    /// bytes a key while it runs, and at most 256 MiB for what is on its way, 32 requests of 8 MiB, if so many neighbouring
+    /// bytes per key while it runs, and at most 256 MiB for what is on its way, 32 requests of 8 MiB, if so many neighbouring
     /// blocks are asked for; what is compressed takes more when it has come in.
     ///
     /// # Errors

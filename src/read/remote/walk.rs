@@ -32,7 +32,7 @@ const INDEX_LEN: u64 = 1 << 20;
 const MAX_AHEAD: [usize; 2] = [4, 6];
 
 /// The data blocks of a walk, which are asked for before it comes to them.
-pub(super) struct Blocks {
+pub(super) struct WalkBlocks {
     /// Those that the walk may need and that were not asked for.
     pub(super) unasked: Range<usize>,
     /// Most bytes of the next request.
@@ -44,16 +44,16 @@ pub(super) struct Blocks {
 }
 
 /// Short: which blocks are left, not what came.
-impl fmt::Debug for Blocks {
+impl fmt::Debug for WalkBlocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} left", self.unasked)
     }
 }
 
-impl Blocks {
+impl WalkBlocks {
     /// For a walk over `blocks`.
-    pub(super) fn new(blocks: Range<usize>) -> Blocks {
-        Blocks {
+    pub(super) fn new(blocks: Range<usize>) -> WalkBlocks {
+        WalkBlocks {
             unasked: blocks,
             len: FIRST_LEN,
             asked: VecDeque::new(),
@@ -91,7 +91,7 @@ impl Blocks {
             match self.arrived(i).await {
                 Some(Ok(stretch)) => self.here = stretch,
                 // What was asked for ahead is forgotten, too.
-                Some(Err(_)) => *self = Blocks::new(way.rest(&self.unasked, &(i..i + 1))),
+                Some(Err(_)) => *self = WalkBlocks::new(way.rest(&self.unasked, &(i..i + 1))),
                 None => {}
             }
         }

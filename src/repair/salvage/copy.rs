@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::found::handle_of;
-use super::plan::{Copy, Piece};
+use super::plan::{Copy, Planned};
 use super::survey::PAGE;
 use super::{LostRange, SalvageReport};
 use crate::error::{Error, ErrorKind, Result, Section};
@@ -33,10 +33,10 @@ struct Copier<'a, D: Destination> {
     room: u64,
 }
 
-/// Copies `pieces`, unless the callback of `progress` ends the run early. Starts from `report`, which holds what is known before
+/// Copies `parts`, unless the callback of `progress` ends the run early. Starts from `report`, which holds what is known before
 /// anything is copied.
 pub(super) fn copy<D: Destination>(
-    pieces: Vec<Piece<'_>>,
+    parts: Vec<Planned<'_>>,
     file: &TableFile,
     builder: &mut TableBuilder<D>,
     report: SalvageReport,
@@ -51,10 +51,10 @@ pub(super) fn copy<D: Destination>(
     };
     // The survey went over the file once.
     let mut done = file.size;
-    for piece in pieces {
-        let len = match piece {
-            Piece::Copy(block) => copier.copy(block)?,
-            Piece::Lost(lost, has_place) => copier.lose(lost, has_place),
+    for part in parts {
+        let len = match part {
+            Planned::Copy(block) => copier.copy(block)?,
+            Planned::Lost(lost, has_place) => copier.lose(lost, has_place),
         };
         // A handle of the index may say anything of what is lost.
         done = done.saturating_add(len);
@@ -81,8 +81,8 @@ impl<D: Destination> Copier<'_, D> {
     }
 
     /// Returns the length of the block.
-    fn copy(&mut self, piece: Copy<'_>) -> Result<u64> {
-        let range = &piece.found.range;
+    fn copy(&mut self, planned: Copy<'_>) -> Result<u64> {
+        let range = &planned.found.range;
         let mut refused = 0;
         let mut lost = LostRange {
             range: range.clone(),
@@ -102,7 +102,7 @@ impl<D: Destination> Copier<'_, D> {
             // It was sound a moment ago: the medium is failing, or somebody writes to the file.
             Err(error) => lost.reason = error.to_string(),
         }
-        if piece.is_uncertain {
+        if planned.is_uncertain {
             match self.report.uncertain.last_mut() {
                 Some(before) if before.end == range.start => before.end = range.end,
                 _ => self.report.uncertain.push(range.clone()),
@@ -116,7 +116,7 @@ impl<D: Destination> Copier<'_, D> {
         if !lost.reason.is_empty() {
             self.lose(lost, true);
         }
-        Ok(piece.found.len())
+        Ok(planned.found.len())
     }
 
     fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {

@@ -416,7 +416,7 @@ pub fn salvage(
     }
     report.entries_out_of_order = plan.left_out;
     report.stored_order = plan.stored_order;
-    copy::copy(plan.pieces, &file, builder, report, &mut progress)
+    copy::copy(plan.parts, &file, builder, report, &mut progress)
 }
 
 /// Returns how many entries in how many blocks [`salvage`] would copy of `file`, in `order` or, for a database's table, in the

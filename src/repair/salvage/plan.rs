@@ -15,7 +15,7 @@ use crate::error::Section;
 /// What the new table will be made of.
 #[derive(Default)]
 pub(super) struct Plan<'s> {
-    pub(super) pieces: Vec<Piece<'s>>,
+    pub(super) parts: Vec<Planned<'s>>,
     /// Whether entries are copied in the order in which they are stored.
     pub(super) stored_order: bool,
     /// Entries of sound blocks that are left out.
@@ -25,9 +25,9 @@ pub(super) struct Plan<'s> {
 }
 
 /// A part of the file, in the order of the new table.
-pub(super) enum Piece<'s> {
+pub(super) enum Planned<'s> {
     Copy(Copy<'s>),
-    /// A part that is not copied, and whether it lay between the keys of the pieces around it. Without a reason, no block
+    /// A part that is not copied, and whether it lay between the keys of the parts around it. Without a reason, no block
     /// was found there.
     Lost(LostRange, bool),
 }
@@ -69,7 +69,7 @@ impl<'s> Plan<'s> {
         self.stored_order = !index.is_ordered;
         for listed in &index.listed {
             if let Some(found) = listed.found {
-                self.pieces.push(Piece::Copy(Copy {
+                self.parts.push(Planned::Copy(Copy {
                     found,
                     is_uncertain: false,
                 }));
@@ -101,16 +101,16 @@ impl<'s> Plan<'s> {
             while in_file_order && let Some((gap, why)) = gaps.next_if(is_before) {
                 self.lose(gap, why, None, true);
             }
-            self.pieces.push(Piece::Copy(block));
+            self.parts.push(Planned::Copy(block));
         }
         gaps.for_each(|(gap, why)| self.lose(gap, why, None, in_file_order));
     }
 
     /// The blocks to copy.
     pub(super) fn blocks(&self) -> impl Iterator<Item = &Copy<'s>> {
-        self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Copy(block) => Some(block),
-            Piece::Lost(..) => None,
+        self.parts.iter().filter_map(|part| match part {
+            Planned::Copy(block) => Some(block),
+            Planned::Lost(..) => None,
         })
     }
 
@@ -125,7 +125,7 @@ impl<'s> Plan<'s> {
         if !self.lost.insert(range.start) {
             return;
         }
-        if let Some(Piece::Lost(before, had_place)) = self.pieces.last_mut()
+        if let Some(Planned::Lost(before, had_place)) = self.parts.last_mut()
             && before.range.end == range.start
             && *had_place == has_place
             && before.entries.is_some() == entries.is_some()
@@ -140,7 +140,7 @@ impl<'s> Plan<'s> {
             entries,
             ..LostRange::default()
         };
-        self.pieces.push(Piece::Lost(lost, has_place));
+        self.parts.push(Planned::Lost(lost, has_place));
     }
 }
 

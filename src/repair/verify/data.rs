@@ -16,7 +16,7 @@ use crate::format::internal_key::InternalKey;
 use crate::format::properties::KeyKind;
 
 /// First and last key of a data block.
-type Ends = (Vec<u8>, Vec<u8>);
+type KeySpan = (Vec<u8>, Vec<u8>);
 
 impl Verifier<'_> {
     /// Walks the index, which is at `place`, and all data blocks that it leads to, until the run is cancelled.
@@ -50,7 +50,7 @@ impl Verifier<'_> {
     }
 
     /// Checks the ends of data block `i` at `offset` against the index keys around it and the last key of the block before.
-    fn check_ends(&mut self, block: (u64, u64), before: Option<&[u8]>, key: &[u8], ends: Ends) {
+    fn check_ends(&mut self, block: (u64, u64), before: Option<&[u8]>, key: &[u8], ends: KeySpan) {
         let ((i, offset), (first, last)) = (block, ends);
         self.evidence.add_separator(&last, key, &self.order);
         let mut find = |expected: String, found: &[u8]| {
@@ -77,7 +77,7 @@ impl Verifier<'_> {
     }
 
     /// Walks a data block: structure, order, form of the keys, and each key against the filters. Returns its ends.
-    fn check_block(&mut self, handle: BlockHandle, named_by: Place) -> Option<Ends> {
+    fn check_block(&mut self, handle: BlockHandle, named_by: Place) -> Option<KeySpan> {
         let block = self.load(handle, Section::Data, named_by, KeyWork::open)?;
         let place = (Section::Data, handle.offset);
         self.counted.data_blocks += 1;
@@ -113,8 +113,8 @@ pub(super) fn walk(
     block: Block<Bytes>,
     order: &Order,
     mut each: impl FnMut(Option<&[u8]>, &[u8], &[u8]),
-) -> (Option<Ends>, [Tally; 2]) {
-    let (mut ends, [mut unsorted, mut repeated]) = (None::<Ends>, <[Tally; 2]>::default());
+) -> (Option<KeySpan>, [Tally; 2]) {
+    let (mut ends, [mut unsorted, mut repeated]) = (None::<KeySpan>, <[Tally; 2]>::default());
     let mut cursor = BlockCursor::new(block);
     while let Ok(true) = cursor.next() {
         let key = cursor.key();
