@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// Shorthand for a result with this crate's [`Error`], unless another is named.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, where, and what to do about it.
+/// An error: its class, a message that says what to do, and the place of any damage.
 ///
 /// Programs decide by its [`kind`](Error::kind), and people read its message. [`corruption`](Error::corruption) has the
 /// section and the offset of damage. An error is one word wide, which keeps results small where nothing fails.
@@ -33,10 +33,10 @@ struct Repr {
 pub enum ErrorKind {
     /// Reading or writing failed; the system's error is the [`source`](std::error::Error::source).
     Io,
-    /// The table's source was replaced or removed since the table was opened: what was read before is of the old one. Open it
-    /// anew. A source says so with [`io::ErrorKind::StaleNetworkFileHandle`].
+    /// The table's source was replaced or removed since the table was opened: what was read before is of the old one. Reopen
+    /// it. A source says so with [`io::ErrorKind::StaleNetworkFileHandle`].
     Replaced,
-    /// The file is a table, and damaged: [`Error::corruption`] says where.
+    /// The file is a table, and damaged: [`Error::corruption`] says where, if the damage has a place in the file.
     Corruption,
     /// The file is not a LevelDB table, or not a complete one; the message says what it looks like.
     NotATable,
@@ -69,9 +69,9 @@ pub struct Corruption {
     /// Offset in bytes from the start of the file: of the damage itself if that is known, otherwise of its block. In a
     /// compressed block, always that of the block.
     pub offset: u64,
-    /// What a sound table would have there.
+    /// The contents of a sound table there.
     pub expected: String,
-    /// What is there.
+    /// The contents found.
     pub found: String,
 }
 
@@ -150,8 +150,7 @@ impl From<io::Error> for Error {
 
 impl Error {
     /// An error of another crate's sources, destinations or collections of tables. Give `kind` the class that callers treat alike;
-    /// for failed reads and writes, use [`Error::io`], and for damage [`Error::corrupt`], since [`corruption`](Error::corruption) of
-    /// this one returns `None`.
+    /// for failed reads and writes, use [`Error::io`], and for damage that has a place in a file [`Error::corrupt`].
     #[cold]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         Error(Box::new(Repr {
@@ -216,7 +215,8 @@ impl Error {
         self.0.path.as_deref()
     }
 
-    /// Where the table is damaged. `None` if the error is not about damage.
+    /// Where the table is damaged. `None` if the error is not about damage, or about damage without a place in the file, such as records
+    /// of a set's manifest that contradict each other.
     pub fn corruption(&self) -> Option<&Corruption> {
         self.0.corruption.as_ref()
     }

@@ -103,7 +103,7 @@
 //! - A lookup in a damaged table returns an error or the right answer. Checksums are verified by default; those of index and
 //!   filter always.
 //! - The order of keys is checked when a block is first read, and in files of up to 64 KiB when a table is opened. A comparator
-//!   in another order than the table's is an error as soon as it shows. A table that does not name its order, and is in one that
+//!   in another order than the table's is an error as soon as it shows. A table that does not record its order, and is in one that
 //!   seldom differs from the assumed one, can hide keys until then; [`OpenOptions::check_order`] checks all blocks at opening.
 //! - No file makes this crate panic, or use more memory than the file's size explains.
 //! - A table at a path is there completely and synced, or not at all.

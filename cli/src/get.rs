@@ -24,7 +24,7 @@ use crate::row::{Row, ShowArgs, Style};
 /// newest version if it is a table of a database. Exits with status 1 if a key is absent or deleted, and with status 2
 /// if damage makes the answer unknown.
 ///
-/// Reads the index and the blocks that may hold the keys. A table that does not name its order, as those of LevelDB, is assumed
+/// Reads the index and the blocks that may hold the keys. A table that does not record its order, as those of LevelDB, is assumed
 /// to be in byte order; standard error says so if a key is absent, and --check-order makes certain. If the keys are neither in byte
 /// order nor in that of a database, searches by reading the whole table.
 #[derive(clap::Args)]

@@ -27,7 +27,7 @@ pub(crate) use text::{shown, size};
 /// Of a directory with CURRENT, which is a database, shows the order, the logs and the files: live, missing, obsolete, or not listed.
 ///
 /// Reads the metadata of a table; for the first and the last key also their blocks, if the properties do not state them. With --full, reads the whole file twice, the first time to check the order
-/// of the keys: counts entries, measures codecs and how many absent keys the filter lets pass, and lists blocks that cannot be
+/// of the keys: counts entries, measures codecs and the filter's false-positive rate, and lists blocks that cannot be
 /// read. Exits with status 1 if something that was read is damaged.
 ///
 /// If the keys are neither in byte order nor in that of a database, shows everything but the filter.

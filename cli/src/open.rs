@@ -35,7 +35,7 @@ pub(crate) struct KeysArg {
 pub(crate) struct LookupArgs {
     #[command(flatten)]
     pub(crate) keys: KeysArg,
-    /// First read all of a table that does not name its order, to be certain of it
+    /// First read all of a table that does not record its order, to be certain of it
     #[arg(long)]
     check_order: bool,
     /// Read this publication of the set, as `splits` prints it, or fail

@@ -36,7 +36,7 @@ use crate::sort::KeyOrder;
 /// when its output is closed.
 ///
 /// If the keys are neither in byte order nor in that of a database, shows the entries in the order in which they are
-/// stored. To show a part, reads the index and the blocks of that part. A table that does not name its order, as those of LevelDB,
+/// stored. To show a part, reads the index and the blocks of that part. A table that does not record its order, as those of LevelDB,
 /// is then assumed to be in byte order; standard error says so, and --check-order makes certain.
 #[derive(clap::Args)]
 #[command(after_help = include_str!("help/scan.txt").trim_end())]

@@ -309,7 +309,7 @@ impl DatabaseOptions {
         State::read_without_manifest(dir.as_ref(), self).map(Database::new)
     }
 
-    pub(crate) fn most_open_tables(&self) -> usize {
+    pub(crate) fn open_tables_limit(&self) -> usize {
         self.max_open_tables.unwrap_or(500)
     }
 }

@@ -227,7 +227,7 @@ impl State {
             version,
             order,
             recovery,
-            open_tables: Arc::new(TableCache::new(options.most_open_tables(), u64::MAX)),
+            open_tables: Arc::new(TableCache::new(options.open_tables_limit(), u64::MAX)),
         })
     }
 
@@ -361,7 +361,7 @@ impl State {
             return Ok(kept.clone());
         }
         let opened = self.open(table.file.number, table.file.size)?;
-        if self.runs.iter().flatten().count() <= self.options.most_open_tables() {
+        if self.runs.iter().flatten().count() <= self.options.open_tables_limit() {
             // Another thread may have done the same.
             let _ = table.kept.set(opened.clone());
         }

@@ -345,7 +345,7 @@ impl History {
         Ok(History {
             logged: logged.into_iter().peekable(),
             unlisted,
-            open_tables: TableCache::new(state.options.most_open_tables(), u64::MAX),
+            open_tables: TableCache::new(state.options.open_tables_limit(), u64::MAX),
         })
     }
 

@@ -29,7 +29,7 @@ pub(crate) fn run() -> Result<()> {
     drop(db); // without a flush: the last changes are in the log
 
     let mut db = Lsm::open(dir.path(), 1 << 20, 4)?;
-    println!("opened anew: {} entries", db.range(.., NOW)?.count());
+    println!("reopened: {} entries", db.range(.., NOW)?.count());
     assert_eq!(db.get(b"apple", NOW)?.as_deref(), Some(&b"green"[..]));
     assert_eq!(db.get(b"banana", NOW)?, None);
     db.compact()?;

@@ -20,7 +20,7 @@ fuzz_target!(init: seeds::write_if_asked(), |file: &[u8]| {
     let Some(entries) = ours(&file) else {
         return;
     };
-    // To the other reader an empty key is the end of its block, be it of data or the index.
+    // To the other reader an empty key is the end of its block, of data or of the index.
     let index = naive::footer(&file).and_then(|(_, index)| naive::entries_at(&file, index));
     let is_empty = |(key, _): &Entry| key.is_empty();
     if entries.iter().chain(index.iter().flatten()).any(is_empty) {

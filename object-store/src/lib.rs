@@ -37,7 +37,7 @@
 //!
 //! An [`ObjectSource`] knows from its first response on which version of the object it reads, by the object's ETag or version,
 //! and makes every later request conditional on it. An object that was replaced or removed in the meantime is an error of the kind
-//! [`Replaced`](leveltable::ErrorKind::Replaced); open it anew. A store that tells neither is refused unless
+//! [`Replaced`](leveltable::ErrorKind::Replaced); reopen it. A store that tells neither is refused unless
 //! [`allow_unpinned`](ObjectSource::allow_unpinned) is set.
 //!
 //! # Sets

@@ -109,7 +109,7 @@ impl ObjectSource {
     }
 
     /// How many requests may be on their way at once, 64 by default: others wait for their turn, before their time begins to count.
-    pub fn most_requests(self, requests: usize) -> ObjectSource {
+    pub fn max_requests(self, requests: usize) -> ObjectSource {
         self.limited(Arc::new(Semaphore::new(requests.max(1))))
     }
 

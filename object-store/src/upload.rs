@@ -77,7 +77,7 @@ impl UploadOptions {
         self
     }
 
-    /// What error messages call the object, such as its URL. By default the store's name and the path.
+    /// The object's name in error messages, such as its URL. By default the store's name and the path.
     pub fn named(mut self, name: impl Into<String>) -> UploadOptions {
         self.name = Some(name.into());
         self
@@ -168,7 +168,7 @@ pub struct ObjectTableBuilder {
     has_failed: bool,
 }
 
-/// What was uploaded, returned by [`ObjectTableBuilder::finish`].
+/// The summary and the version of an uploaded table, returned by [`ObjectTableBuilder::finish`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Uploaded {

@@ -190,17 +190,18 @@ impl Snapshot<'_> {
         self.table.cursor().at(self.sequence)
     }
 
-    /// What the snapshot sees, from either end.
+    /// Returns an iterator over all that the snapshot sees, from either end.
     pub fn iter(&self) -> DbRange {
         self.range(..)
     }
 
-    /// What the snapshot sees of the user keys within `bounds`, from either end; see [`DbTable::range`].
+    /// Returns an iterator over the user keys within `bounds` that the snapshot sees, from either end; see [`DbTable::range`].
     pub fn range(&self, bounds: impl KeyRange) -> DbRange {
         self.table.range(bounds).at(self.sequence)
     }
 
-    /// What the snapshot sees of the user keys that begin with `prefix`, from either end; see [`DbTable::prefix`].
+    /// Returns an iterator over the user keys that begin with `prefix` and that the snapshot sees, from either end; see
+    /// [`DbTable::prefix`].
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbRange {
         self.table.prefix(prefix).at(self.sequence)
     }

@@ -21,7 +21,7 @@ use crate::read::source::Source;
 use crate::read::table::Table;
 use crate::read::table_cache::OpenTable;
 
-/// What a database's table says of a user key at some sequence number.
+/// The state of a user key at some sequence number: a value or a deletion.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Version {
     /// It has this value.
@@ -54,7 +54,7 @@ pub struct DbEntry {
     pub user_key: Bytes,
     /// When it was written: larger is later.
     pub sequence: u64,
-    /// What was written.
+    /// The value, or that the key was deleted.
     pub version: Version,
 }
 

@@ -50,7 +50,7 @@ pub trait FilterPolicy: Debug + Send + Sync {
     }
 }
 
-/// What is in a filter block; see [`Table::filter_layout`](crate::Table::filter_layout).
+/// The contents of a filter block; see [`Table::filter_layout`](crate::Table::filter_layout).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FilterLayout {

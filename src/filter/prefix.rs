@@ -18,8 +18,8 @@ use std::sync::Arc;
 /// So the prefix of `p` itself is `p`. Where a key ends must not matter, nor what comes after the prefix.
 ///
 /// For example, "up to the first slash" obeys the rule. "Up to the last slash" does not: `a/b` has the prefix `a/`, but `a/b/c`,
-/// which begins with `a/`, has the prefix `a/b/`. A scan of `a/` would miss it. A builder refuses keys that show it that the rule
-/// is broken, but not every set of keys does.
+/// which begins with `a/`, has the prefix `a/b/`. A scan of `a/` would miss it. A builder rejects keys that show that the rule is broken,
+/// but not every set of keys does.
 ///
 /// Keys without a prefix are fine. They are not in the filter, and no scan that may meet them asks it.
 ///

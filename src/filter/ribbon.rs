@@ -144,7 +144,7 @@ impl RibbonFilterPolicy {
         }
     }
 
-    /// The nearest number of bits that the encoding can express. NaN, which a table refuses, becomes the lower limit.
+    /// The nearest number of bits that the encoding can express. NaN, which a builder rejects, becomes the lower limit.
     fn limited(self) -> f64 {
         f64::min(self.bits_per_key.max(5.0), 33.0)
     }

@@ -80,7 +80,7 @@ pub(crate) const MAX_USER_BYTES: usize = 16 << 20;
 
 const USER_PREFIX: &[u8] = b"user.";
 
-/// What kind of keys a table holds.
+/// The kind of keys that a table holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum KeyKind {
     /// Keys as an application chose them.
@@ -90,7 +90,7 @@ pub enum KeyKind {
     Database,
 }
 
-/// What a table says of itself; see [`Table::properties`](crate::Table::properties), and for writing them
+/// A table's own description; see [`Table::properties`](crate::Table::properties), and for writing them
 /// [`WriteOptions::properties`](crate::WriteOptions::properties).
 ///
 /// The writer's word: the block's checksum covers it, but only [`verify`](crate::repair::verify) compares it with the table's
@@ -131,7 +131,7 @@ pub struct Properties {
 }
 
 impl Properties {
-    /// What the application stored under `name`; see [`TableBuilder::property`](crate::TableBuilder::property).
+    /// Returns the value that the application stored under `name`; see [`TableBuilder::property`](crate::TableBuilder::property).
     pub fn user(&self, name: &str) -> Option<&[u8]> {
         self.others.get(&user_key(name)).map(Vec::as_slice)
     }

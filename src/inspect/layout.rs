@@ -25,7 +25,7 @@ pub struct Layout {
     pub metaindex: NamedBlock,
     /// The index block, which has an entry for each data block.
     pub index: NamedBlock,
-    /// What the metaindex names: filter blocks, and whatever else a writer put there.
+    /// The blocks that the metaindex names: filter blocks, and whatever else a writer put there.
     pub named: Vec<NamedBlock>,
     /// Offset of the footer in bytes, which is 48 before the end of the file.
     pub footer_offset: u64,
@@ -54,7 +54,7 @@ impl NamedBlock {
     }
 }
 
-/// What a block of sorted entries is like; see [`Table::blocks`].
+/// Statistics of a block of sorted entries; see [`Table::blocks`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BlockInfo {
@@ -111,7 +111,7 @@ impl Table {
         })
     }
 
-    /// What is in the block of the filter in use; `None` without one. Reads the filter, if it was not needed before.
+    /// The contents of the filter block in use; `None` without one. Reads the filter, if it was not needed before.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl Table {
 
     /// Describes each data block, in the file's order; those of a database's table hold internal keys, and its filter is measured on
     /// user keys. Afterwards [`Blocks::totals`] has the sums, and
-    /// [`Blocks::filter_rate`] the share of absent keys that the filter lets pass.
+    /// [`Blocks::filter_rate`] the filter's false-positive rate.
     ///
     /// Reads each block completely, bypassing the cache, and verifies its checksum.
     pub fn blocks(&self) -> Blocks {

@@ -13,12 +13,12 @@ const MAX_BYTES: usize = 2 << 20;
 pub struct FilterRate {
     /// Number of absent keys that the filter was asked for, at least 1 and at most 32,000.
     pub sampled_keys: u64,
-    /// How many of them it let pass. A lookup of such a key reads a block for nothing.
+    /// How many of them it passed. A lookup of such a key reads a block for nothing.
     pub passed_keys: u64,
 }
 
 impl FilterRate {
-    /// Share of absent keys that the filter lets pass.
+    /// The filter's false-positive rate: the share of absent keys that it passes.
     pub fn false_positive_rate(&self) -> f64 {
         self.passed_keys as f64 / self.sampled_keys as f64
     }

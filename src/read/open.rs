@@ -44,12 +44,14 @@ const MAX_BYTES: usize = 64 << 10;
 impl OpenOptions {
     /// Opens the table at `path`.
     ///
-    /// Reads the last 64 KiB of the file. That is enough for a table of this crate, of any size but for long index keys, which take a
+    /// Reads the last 64 KiB of the file. That is enough for a table of this crate, of any size; long index keys take a
     /// second read; pieces of its index and filters are read when a lookup first needs them, unless
     /// [`preload`](OpenOptions::preload) is asked for. Of a large table of another writer, it then reads metaindex and index; the
     /// filter is read when it is first asked. If nothing says what the table is and its index could be a database's, opening also
     /// reads its first data block. The order of keys is checked in what is read of the index, and in a file of up to 64 KiB in all
-    /// blocks; [`check_order`](OpenOptions::check_order) says what that means for a table that does not name its order.
+    /// blocks. **A larger table that does not record its order, and whose order seldom differs from the assumed one, can hide keys:**
+    /// a lookup returns `None` for a key that the table has, until a block that shows the order is read.
+    /// [`check_order`](OpenOptions::check_order) rules that out.
     ///
     /// # Errors
     ///
@@ -412,6 +414,10 @@ pub(super) fn report(opened: Result<Table>) -> Result<Table> {
 
 impl Table {
     /// Opens the table at `path` with [`OpenOptions::new`]; see [`OpenOptions::open`].
+    ///
+    /// **A table of another writer that is larger than 64 KiB, in an order that seldom differs from the bytewise one, can hide keys:**
+    /// [`get`](Table::get) returns `None` for a key that the table has, until a block that shows the order is read.
+    /// [`OpenOptions::check_order`] rules that out. Tables of this crate record their order.
     ///
     /// # Errors
     ///

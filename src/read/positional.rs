@@ -5,7 +5,7 @@ use std::io;
 
 use bytes::Bytes;
 
-/// Number of reads that are under way while one is waited for. A disk that takes 42 µs for one page takes 15 µs a page with
+/// Number of reads that are under way while one is waited for. A disk that takes 42 µs for one page takes 15 µs per page with
 /// this many.
 const IN_FLIGHT: usize = 64;
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 /// A counter's documentation is its help text.
 macro_rules! counters {
     ($($(#[doc = $help:literal])+ $field:ident: $counter:ident,)+) => {
-        /// What a table has done so far, by all its clones and threads together. The reads of opening are included.
+        /// Counters of a table's work so far, by all its clones and threads together. The reads of opening are included.
         ///
         /// A snapshot, returned by [`Table::stats`](crate::Table::stats). Those of several tables can be added up, and
         /// [`metrics`](Stats::metrics) lists them for a metrics exporter.
@@ -62,11 +62,11 @@ counters! {
     source_bytes: SourceBytes,
     /// Lookups that a filter rejected: the key is absent, and no block was fetched.
     filter_rejected: FilterRejected,
-    /// Lookups that a filter let pass, including those of present keys.
+    /// Lookups that a filter passed, including those of present keys.
     filter_passed: FilterPassed,
     /// Scans that a prefix filter rejected: no key has the prefix, and no block was fetched.
     prefix_rejected: PrefixRejected,
-    /// Scans that a prefix filter let pass. Scans that it cannot answer, since they may meet other prefixes, are not counted.
+    /// Scans that a prefix filter passed. Scans that it cannot answer, since they may meet other prefixes, are not counted.
     prefix_passed: PrefixPassed,
     /// Blocks that were found in the block cache.
     cache_hits: CacheHits,

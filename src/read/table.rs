@@ -287,7 +287,7 @@ impl Table {
         &self.inner.filters
     }
 
-    /// What the table says of itself: its order, number of entries, and so on. `None` if it has no properties block, as a
+    /// The table's own description: its order, number of entries, and so on. `None` if it has no properties block, as a
     /// table of another writer.
     pub fn properties(&self) -> Option<&Properties> {
         self.inner.properties.as_ref()

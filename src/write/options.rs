@@ -51,7 +51,7 @@ impl Default for WriteOptions {
 
 impl WriteOptions {
     /// Snappy, blocks of 4 KiB, a restart every 16 keys, and one [`RibbonFilterPolicy`] filter at 10 bits
-    /// a key for the whole table: an eighth of the wasted reads of LevelDB's filter of the same size.
+    /// per key for the whole table: an eighth of the wasted reads of LevelDB's filter of the same size.
     ///
     /// LevelDB reads the table, but ignores the filter, so each of its lookups reads a block. For
     /// tables that LevelDB itself looks keys up in, start from [`leveldb`](WriteOptions::leveldb).
@@ -64,7 +64,7 @@ impl WriteOptions {
         }
     }
 
-    /// What C++ LevelDB writes with Snappy and its Bloom filter at 10 bits per key. With [`Compression::None`] the files
+    /// The options of C++ LevelDB with Snappy and its Bloom filter at 10 bits per key. With [`Compression::None`] the files
     /// are the same to the last byte; `snap` and the C++ Snappy library compress some blocks differently.
     pub fn leveldb() -> WriteOptions {
         WriteOptions {
@@ -105,7 +105,7 @@ impl WriteOptions {
     /// - Blocks end where pages do. A block of up to 4 KiB ends before the entry that would cross into the next page, and
     ///   takes the rest of a page that is too small for another block. A larger one likewise fills its last page.
     /// - A block that would still touch one page more than it must, such as one of a large entry, begins at the next page,
-    ///   after zeros. With 100-byte values they are 1.8 % of the file, half an entry a page. Entries of more than half a
+    ///   after zeros. With 100-byte values they are 1.8 % of the file, half an entry per page. Entries of more than half a
     ///   page can make the file nearly twice as large: not even two of them share a page.
     /// - Compressed blocks end by the length that they are expected to have, from how much the last blocks shrank. A page
     ///   then holds one or more whole blocks, each of about the [`block_size`](WriteOptions::block_size) before

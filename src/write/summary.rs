@@ -9,7 +9,7 @@ use crate::filter::FilterEntry;
 use crate::format::internal_key::{InternalKey, ValueType, user_order};
 use crate::format::properties::{KeyKind, Properties};
 
-/// What was written, returned by [`TableBuilder::finish`](crate::TableBuilder::finish).
+/// Sizes and counts of a finished table, returned by [`TableBuilder::finish`](crate::TableBuilder::finish).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {

@@ -399,7 +399,7 @@ fn the_length_of_compressed_blocks_is_expected_well() {
         pages_a_lookup(plain, &entries),
         pages_a_lookup(file, &entries),
     );
-    println!("{before} pages a lookup, aligned {after}; {grown} times the file");
+    println!("{before} pages per lookup, aligned {after}; {grown} times the file");
     assert!(before > 1.5 && after < 1.15, "{before} {after}");
 }
 

@@ -62,7 +62,7 @@ const KINDS: [Kind; 3] = [
 
 const FLOOR_COLOUR: RGBColor = RGBColor(110, 110, 110);
 
-/// Bits a key, and the share of lookups of absent keys that read a block.
+/// Bits per key, and the share of lookups of absent keys that read a block.
 type Point = (f64, f64);
 
 struct Panel {

@@ -1,5 +1,5 @@
 //! Reads from the engine of this crate's example `lsm`, beside a database of C++ LevelDB with the same entries: `readrandom`,
-//! `readmissing` and `readseq` of LevelDB's `db_bench`. Both are compacted, compress with Snappy, and have filters of 12 bits a
+//! `readmissing` and `readseq` of LevelDB's `db_bench`. Both are compacted, compress with Snappy, and have filters of 12 bits per
 //! key and a cache of 32 MiB. Compiles `cpp/lsm.cc`, which needs `libleveldb-dev`.
 //!
 //!     cargo run --release --example lsm

@@ -83,8 +83,10 @@ fn add_filters(record: &Record, lines: &mut Vec<String>) {
         lines.push(format!("filter  {}{span}", shown(&filter.policy)));
         lines.push(format!("        {} bytes{bits}", filter.bytes));
         if let (Some(rate), Some(keys)) = (filter.false_positive_rate, filter.sampled_keys) {
-            let passed = format!("{:.2} % of absent keys pass", rate * 100.0);
-            lines.push(format!("        lets {passed}, of {keys} tried"));
+            let rate = rate * 100.0;
+            lines.push(format!(
+                "        false-positive rate {rate:.2} %, of {keys} keys tried"
+            ));
         }
     } else if record.has_damaged_metaindex {
         let what = "unknown: the metaindex, which leads to it, is damaged";

@@ -40,7 +40,7 @@ fn traced(path: &Path, args: &[&str]) -> (usize, u64) {
     (opened.len(), read.iter().map(bytes).sum())
 }
 
-/// Of a table that does not name its order, too.
+/// Of a table that does not record its order, too.
 #[test]
 #[ignore = "needs strace"]
 fn a_part_is_read_from_index_and_blocks() {

@@ -52,10 +52,10 @@
 //! | a walk | as of a table; the next shard is opened ahead once as many bytes were returned as half of a shard has |
 //! | [`publish`] | one for each shard, two if it has no pieces, one for the manifest; the first publication makes four more to learn what the store can do |
 //!
-//! A set has at most 64 requests for its tables on their way at a time; see [`SetOptions::most_requests`].
+//! A set has at most 64 requests for its tables on their way at a time; see [`SetOptions::max_requests`].
 //!
 //! Each shard is read in the version that the manifest names, by the object's ETag or version. One that was replaced or removed
-//! is an error of the kind [`Replaced`](leveltable::ErrorKind::Replaced): open the set anew. So a publication does not disturb
+//! is an error of the kind [`Replaced`](leveltable::ErrorKind::Replaced): reopen the set. So a publication does not disturb
 //! readers of the one before as long as its shards are kept; remove them when no reader can be left, and write new shards under
 //! new names.
 //!
@@ -198,9 +198,9 @@ where
 #[must_use]
 pub struct SetOptions {
     tables: OpenOptions,
-    most_open: usize,
-    most_bytes: u64,
-    most_requests: usize,
+    max_open: usize,
+    max_bytes: u64,
+    max_requests: usize,
     patience: Patience,
 }
 
@@ -215,9 +215,9 @@ impl SetOptions {
     pub fn new() -> SetOptions {
         SetOptions {
             tables: OpenOptions::new(),
-            most_open: 64,
-            most_bytes: 128 << 20,
-            most_requests: MAX_REQUESTS,
+            max_open: 64,
+            max_bytes: 128 << 20,
+            max_requests: MAX_REQUESTS,
             patience: Patience::default(),
         }
     }
@@ -230,21 +230,21 @@ impl SetOptions {
 
     /// How many tables stay open, at least one. The one that was not used for longest is closed. An open table keeps the pieces of
     /// its filter and its index that were needed so far; see [`AsyncTable::weight`](leveltable::remote::AsyncTable::weight).
-    pub fn most_open(mut self, tables: usize) -> SetOptions {
-        self.most_open = tables;
+    pub fn max_open(mut self, tables: usize) -> SetOptions {
+        self.max_open = tables;
         self
     }
 
     /// How many bytes of memory the open tables take at most, blocks apart: 128 MiB by default. Beyond, those that were not used for
     /// longest are closed, but never the last.
-    pub fn most_bytes(mut self, bytes: u64) -> SetOptions {
-        self.most_bytes = bytes;
+    pub fn max_bytes(mut self, bytes: u64) -> SetOptions {
+        self.max_bytes = bytes;
         self
     }
 
     /// How many requests for the tables of a set may be on their way at once, 64 by default. Others wait for their turn.
-    pub fn most_requests(mut self, requests: usize) -> SetOptions {
-        self.most_requests = requests;
+    pub fn max_requests(mut self, requests: usize) -> SetOptions {
+        self.max_requests = requests;
         self
     }
 

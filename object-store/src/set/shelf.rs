@@ -59,10 +59,10 @@ impl fmt::Debug for Shelf {
 impl Shelf {
     pub(super) fn new(options: &SetOptions) -> Arc<Shelf> {
         Arc::new(Shelf {
-            open: TableCache::new(options.most_open, options.most_bytes),
+            open: TableCache::new(options.max_open, options.max_bytes),
             openings: Mutex::default(),
             closed: Arc::default(),
-            limit: Arc::new(Semaphore::new(options.most_requests.max(1))),
+            limit: Arc::new(Semaphore::new(options.max_requests.max(1))),
         })
     }
 

@@ -23,7 +23,7 @@ use crate::source::UNKNOWN;
 /// An open set: many tables, each with keys of its own, which read like one.
 ///
 /// Clones are cheap and share everything. The set is the one that the manifest listed when it was opened. A shard that was replaced
-/// or removed since is an error of the kind [`ErrorKind::Replaced`]: open the set anew.
+/// or removed since is an error of the kind [`ErrorKind::Replaced`]: reopen the set.
 #[derive(Debug, Clone)]
 pub struct TableSet(Arc<Inner>);
 
@@ -208,7 +208,7 @@ impl TableSet {
     /// Returns the values of many keys, in the order of `keys`; `None` for each that the set does not hold.
     ///
     /// Shards are read concurrently, 32 at a time, each as by [`AsyncTable::get_many`]; see also
-    /// [`SetOptions::most_requests`].
+    /// [`SetOptions::max_requests`].
     ///
     /// # Errors
     ///

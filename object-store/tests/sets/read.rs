@@ -40,7 +40,7 @@ struct Case {
     shard_lens: Vec<usize>,
     block_size: usize,
     with_properties: bool,
-    most_open: usize,
+    max_open: usize,
     probes: Vec<Vec<u8>>,
     bounds: Vec<Bounds>,
     parts: usize,
@@ -62,7 +62,7 @@ fn case() -> impl Strategy<Value = Case> {
             shard_lens,
             block_size: table.0,
             with_properties: table.1,
-            most_open: table.2,
+            max_open: table.2,
             probes,
             bounds,
             parts,
@@ -86,7 +86,7 @@ async fn put_set(store: &Arc<dyn ObjectStore>, case: &Case) -> TableSet {
     }
     let published = publish(Arc::clone(store), &manifest(), &paths, None).await;
     assert_eq!(published.unwrap().shards.len(), paths.len());
-    let options = SetOptions::new().most_open(case.most_open);
+    let options = SetOptions::new().max_open(case.max_open);
     options.open(Arc::clone(store), &manifest()).await.unwrap()
 }
 
@@ -116,7 +116,7 @@ async fn check(store: Arc<dyn ObjectStore>, case: Case) {
         let value = set.get(key).await.unwrap();
         assert_eq!(value.as_deref(), model.get(key).map(Vec::as_slice));
         assert!(set.may_contain(key).await.unwrap() || value.is_none());
-        assert!(set.open_tables() <= case.most_open);
+        assert!(set.open_tables() <= case.max_open);
     }
     let values = set.get_many(&probes).await.unwrap();
     for (key, value) in probes.iter().zip(values) {
@@ -207,7 +207,7 @@ fn many_tasks_share_few_open_tables() {
             publish(Arc::clone(&store), &manifest, &paths, None)
                 .await
                 .unwrap();
-            let options = SetOptions::new().most_open(2);
+            let options = SetOptions::new().max_open(2);
             let set = options.open(Arc::clone(&store), &manifest).await.unwrap();
             let model = Arc::new(numbered(0..1000, "a"));
             let tasks: Vec<_> = (0..8u32)
@@ -231,7 +231,7 @@ fn many_tasks_share_few_open_tables() {
             assert!(set.open_tables() <= 2);
 
             // Any table has more bytes than that, and the last one stays open.
-            let options = SetOptions::new().most_bytes(1);
+            let options = SetOptions::new().max_bytes(1);
             let set = options.open(store, &manifest).await.unwrap();
             for key in ["00000007", "00000507", "00000907"] {
                 assert!(set.contains_key(key).await.unwrap());

@@ -490,7 +490,7 @@ fn walks_that_pause_do_not_use_up_the_requests() {
         let slow = Watched::with(store, |_, _| {
             Fate::After(Box::pin(tokio::time::sleep(Duration::from_millis(5))))
         });
-        let set = open_at(&slow, options().most_requests(2)).await;
+        let set = open_at(&slow, options().max_requests(2)).await;
         let mut walks = Vec::new();
         for _ in 0..4 {
             let mut walk = set.range(..);
@@ -519,7 +519,7 @@ fn requests_on_their_way_are_limited() {
         let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
         put_set(&store, 20).await;
         let (slow, now) = counted(store, Duration::from_millis(5));
-        let set = open_at(&slow, options().most_requests(8)).await;
+        let set = open_at(&slow, options().max_requests(8)).await;
         let tasks: Vec<_> = (0..1000)
             .map(|i| {
                 let set = set.clone();
@@ -583,7 +583,7 @@ fn get_many_reads_shards_concurrently() {
         let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
         put_set(&store, 64).await;
         let (slow, now) = counted(store, Duration::from_millis(20));
-        let set = open_at(&slow, options().most_requests(32)).await;
+        let set = open_at(&slow, options().max_requests(32)).await;
         slow.take();
         let model = numbered(0..64 * 3000, "a");
         // Of each shard two keys of one block, of a few shards very many.

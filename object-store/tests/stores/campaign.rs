@@ -95,7 +95,7 @@ async fn no_answer_is_wrong_and_none_hangs() {
     let proxy = Proxy::start(seaweed().address).await;
     let options = SetOptions::new()
         .tables(OpenOptions::new().cache(BlockCache::new(1 << 20)))
-        .most_open(6)
+        .max_open(6)
         .timeouts(Timeouts::new(Duration::from_secs(2), 1 << 20))
         .retries(Retries::new(3, Duration::from_millis(20)));
     let set = options

@@ -277,7 +277,7 @@ async fn an_object_swapped_between_any_two_requests_is_an_error() {
                 // The last server may give the old object's ETag with the new one's bytes, if an object is replaced while it
                 // answers. One request at a time: objects change between two.
                 let source = match name {
-                    "wrong" => source.most_requests(1),
+                    "wrong" => source.max_requests(1),
                     _ => source,
                 };
                 let table = options.open_async(source, Some(100)).await?;

@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_model_made_from_the_documentation_agrees() {
-        let mut most_layers = 0;
+        let mut max_layers = 0;
         for (bits, keys) in [
             (10.0, 1),
             (10.0, 2),
@@ -360,7 +360,7 @@ mod tests {
         ] {
             let filter = filter_of(RibbonFilterPolicy::new(bits), numbers(keys));
             let model = Model::read(&filter);
-            most_layers = model.ends.len().max(most_layers);
+            max_layers = model.ends.len().max(max_layers);
             let solution = model.solve(numbers(keys));
             for (slot, bits) in model.slots.iter().enumerate() {
                 for (column, &bit) in bits.iter().enumerate() {
@@ -378,7 +378,7 @@ mod tests {
                 assert!(matches || i >= keys as usize);
             }
         }
-        assert!(most_layers >= 2, "no key was bumped");
+        assert!(max_layers >= 2, "no key was bumped");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt, TryStreamExt};
 
-use super::flights::{Flight, Wanted};
+use super::flights::{Awaited, Flight};
 use super::source::AsyncReadAt;
 use super::table::AsyncTable;
 use crate::error::{Error, ErrorKind, Result};
@@ -23,7 +23,7 @@ pub(super) const MAX_REQUEST_LEN: u64 = 8 << 20;
 
 /// Parts that lie at most so many bytes apart come with one request, and what lies between them with them: at 100 MB/s, that
 /// takes less than a millisecond, and a request some thirty.
-const MAX_GAP: u64 = 64 << 10;
+const MAX_REQUEST_GAP: u64 = 64 << 10;
 
 /// Most bytes between pieces of index and filters that come with one request. Requests for pieces are made at the same time, and a
 /// piece is not much longer.
@@ -38,7 +38,7 @@ pub(in crate::read) async fn request_parts(
     source: &dyn AsyncReadAt,
     parts: &[Range<u64>],
 ) -> Result<Vec<Stretch>> {
-    let parts = coalesced(parts, MAX_GAP, MAX_REQUEST_LEN);
+    let parts = coalesced(parts, MAX_REQUEST_GAP, MAX_REQUEST_LEN);
     if parts.is_empty() {
         return Ok(Vec::new());
     }
@@ -62,7 +62,10 @@ impl AsyncTable {
         }
         let item = (frame_range(found.handle), found);
         let none = || Error::new(ErrorKind::InvalidState, "a request brought no block");
-        let wanted = self.join(vec![item], MAX_GAP).pop().ok_or_else(none)?;
+        let wanted = self
+            .join(vec![item], MAX_REQUEST_GAP)
+            .pop()
+            .ok_or_else(none)?;
         let admit = |frame: &_, found| inner.admit(found, frame, read);
         self.arrive(wanted, admit).await?.pop().ok_or_else(none)
     }
@@ -81,7 +84,7 @@ impl AsyncTable {
                 None => missing.push((frame_range(found.handle), (at, found))),
             }
         }
-        let fetched = self.fetch(missing, MAX_GAP, move |frame, (at, found)| {
+        let fetched = self.fetch(missing, MAX_REQUEST_GAP, move |frame, (at, found)| {
             Ok((at, inner.admit(found, frame, read)?))
         });
         stream::iter(cached).chain(fetched).boxed()
@@ -122,7 +125,7 @@ impl AsyncTable {
         arrived.map_ok(each).try_flatten().boxed()
     }
 
-    fn join<W>(&self, items: Vec<(Range<u64>, W)>, max_gap: u64) -> Vec<Wanted<W>> {
+    fn join<W>(&self, items: Vec<(Range<u64>, W)>, max_gap: u64) -> Vec<Awaited<W>> {
         self.flights
             .join(items, max_gap, |bytes| self.request(bytes))
     }
@@ -134,7 +137,7 @@ impl AsyncTable {
     /// request fails, so do all its items, but one item of a request that another task made for more: that is asked for alone.
     async fn arrive<W: Copy, T>(
         &self,
-        (flight, items): Wanted<W>,
+        (flight, items): Awaited<W>,
         admit: impl Fn(&Bytes, W) -> Result<T>,
     ) -> Result<Vec<T>> {
         let is_part = matches!(&*items, [(item, _)] if *item != flight.bytes);

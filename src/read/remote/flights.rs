@@ -24,7 +24,7 @@ pub(super) struct Flight {
 }
 
 /// A request, and what is wanted of it: bytes of the file that belong together, and what each is for.
-pub(super) type Wanted<W> = (Flight, Vec<(Range<u64>, W)>);
+pub(super) type Awaited<W> = (Flight, Vec<(Range<u64>, W)>);
 
 /// The requests of a table that are on their way, by the items that they bring. With each, all bytes that it brings.
 #[derive(Debug, Default)]
@@ -41,8 +41,8 @@ impl Flights {
         items: Vec<(Range<u64>, W)>,
         max_gap: u64,
         request: impl Fn(Range<u64>) -> Flight,
-    ) -> Vec<Wanted<W>> {
-        let (mut joined, mut new): (Vec<Wanted<W>>, _) = (Vec::new(), Vec::new());
+    ) -> Vec<Awaited<W>> {
+        let (mut joined, mut new): (Vec<Awaited<W>>, _) = (Vec::new(), Vec::new());
         // Dropped after the lock: the last that has a request drops the source's future, which may ask the table.
         let mut upgraded = Vec::new();
         // Nothing that holds the lock can panic.

@@ -20,7 +20,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// [`ErrorKind::Replaced`](crate::ErrorKind::Replaced). Deadlines and retries are the source's, too. A future that is dropped
 /// before it is ready must have no effect on other reads.
 pub trait AsyncReadAt: Send + Sync {
-    /// What messages call it, such as a URL without secrets. `None` by default.
+    /// Its name in messages, such as a URL without secrets. `None` by default.
     fn name(&self) -> Option<String> {
         None
     }

@@ -101,7 +101,7 @@ impl OpenOptions {
 
 /// Of so many layers of a ribbon filter, the pieces that a key may need are asked for at once: 99 % of keys then need no second
 /// round trip.
-const LAYERS: usize = 2;
+const REQUEST_LAYERS: usize = 2;
 
 impl AsyncTable {
     /// Opens a table with [`OpenOptions::new`]; see [`OpenOptions::open_async`].
@@ -148,7 +148,7 @@ impl AsyncTable {
         let (inner, order) = (&*self.table.inner, self.table.order()?);
         let missing = || {
             let keys = keys.iter().map(AsRef::as_ref);
-            keys.flat_map(|key| inner.missing_for(key, order, LAYERS))
+            keys.flat_map(|key| inner.missing_for(key, order, REQUEST_LAYERS))
                 .collect()
         };
         self.bring_all(missing).await
@@ -207,7 +207,7 @@ impl AsyncTable {
     /// Fetches what tells, in the filter of prefixes, whether a key is within these bounds.
     pub(super) async fn bring_prefixes(&self, bounds: &Bounds) -> Result<()> {
         let prefix = self.table.prefix_to_ask(bounds);
-        let missing = |prefix| self.table.inner.missing_for_prefix(prefix, LAYERS);
+        let missing = |prefix| self.table.inner.missing_for_prefix(prefix, REQUEST_LAYERS);
         self.bring_all(|| prefix.map_or(Vec::new(), missing)).await
     }
 
@@ -224,7 +224,7 @@ impl AsyncTable {
         self.table.splits(n)
     }
 
-    /// What the table says of itself; see [`Table::properties`].
+    /// The table's own description; see [`Table::properties`].
     pub fn properties(&self) -> Option<&Properties> {
         self.table.properties()
     }
@@ -254,7 +254,7 @@ impl AsyncTable {
         self.table.weight()
     }
 
-    /// Bytes at the end of the file that are all that opening needs: those behind the last data block, or all of a file of up to
+    /// Bytes at the end of the file that are all that opening needs: those after the last data block, or all of a file of up to
     /// 64 KiB, whose keys are checked then.
     pub fn tail_len(&self) -> u64 {
         let (size, index) = (self.table.file_bytes(), &self.table.inner.index);

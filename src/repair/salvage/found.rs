@@ -103,7 +103,7 @@ impl Found {
         handle_of(&self.range)
     }
 
-    /// What tells copies of a block of entries, but for one in 2^32: checksum and length.
+    /// Tells copies of a block of entries from other blocks, except one in 2^32: checksum and length.
     pub(super) fn identity(&self) -> (u32, u64) {
         (self.digest.checksum, self.len())
     }

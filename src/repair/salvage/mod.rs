@@ -47,7 +47,7 @@ use plan::Plan;
 use survey::SECTOR;
 pub(crate) use survey::Survey;
 
-/// What [`salvage`] copied, and what is lost.
+/// Counts of what [`salvage`] copied, and the ranges that are lost.
 ///
 /// Its [`Display`](fmt::Display) is for people: a line of figures and a line for each range that is lost.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -57,12 +57,12 @@ impl Finding {
         self.corruption.offset
     }
 
-    /// What a sound table would have there.
+    /// The contents of a sound table there.
     pub fn expected(&self) -> &str {
         &self.corruption.expected
     }
 
-    /// What is there.
+    /// The contents found.
     pub fn found(&self) -> &str {
         &self.corruption.found
     }
@@ -74,7 +74,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What [`verify`] found.
+/// The findings of [`verify`], and counts of what it read.
 ///
 /// Its [`Display`](fmt::Display) is for people: a line of figures and a line for each finding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -100,7 +100,7 @@ pub struct VerifyReport {
     pub order_clue: Option<String>,
     /// Whether the progress callback ended the run early.
     pub cancelled: bool,
-    /// What was found, in the order of offsets: the first 1 000 findings.
+    /// The findings, in the order of offsets: the first 1 000.
     pub findings: Vec<Finding>,
     /// Number of findings of [`Severity::Damage`], including those left out of the list.
     pub damage: u64,

@@ -207,7 +207,7 @@ fn cpu() -> u64 {
     ticks.map(|ticks| ticks.parse::<u64>().unwrap_or(0)).sum()
 }
 
-/// Downloads and scans of one object take turns, so that what else the machine does slows all of them.
+/// Downloads and scans of one object take turns, so that other load slows all of them.
 async fn scans_against_downloads(proxy: &Proxy, store: &Arc<dyn ObjectStore>, path: &Path) {
     const NAMES: [&str; 6] = [
         "download, one GET",
