@@ -71,7 +71,7 @@ const RIBBON: Filter = Filter::Ribbon(10);
 
 const LEGEND: &str = "\
 bits per key     asked of the filter policy; spent on the whole filter block
-false positives  absent keys that the filter lets pass: in theory, and measured
+false positives  absent keys that the filter passes: in theory, and measured
 wasted reads     data blocks that were read for absent keys, counted at the file
 disk bytes       read from disk, starting with none of the table in the page cache
 time             of a lookup of an absent key, with the table in the page cache
@@ -181,7 +181,7 @@ Tables of {} entries, with LevelDB's own filter and with the ribbon filter.
 Wasted reads are data blocks that were read for {} lookups of absent keys.
 
                              LevelDB's filter        ribbon filter
-                            bits a    wasted      bits a    wasted    times
+                          bits per    wasted    bits per    wasted    times
 keys                           key     reads         key     reads    fewer",
         thousands(entries),
         thousands(entries.min(LOOKUPS as u64)),

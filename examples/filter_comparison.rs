@@ -103,7 +103,7 @@ fn random(i: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Returns the share of two million absent keys that a filter lets pass. Absent keys are odd numbers from 1 on,
+/// Returns the share of two million absent keys that a filter passes. Absent keys are odd numbers from 1 on,
 /// present keys even numbers. With `n` present keys, all absent keys except the first `n` are past the last present
 /// one.
 fn rate(policy: &dyn FilterPolicy, filter: &[u8], absent: impl Fn(u64) -> Vec<u8>) -> f64 {

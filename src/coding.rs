@@ -5,7 +5,7 @@
 /// Length of the longest 64-bit varint.
 pub(crate) const MAX_VARINT64_LEN: usize = 10;
 
-/// Appends `value` as a varint: seven bits a byte, lowest first, with the high bit set on all but the last byte. For
+/// Appends `value` as a varint: seven bits per byte, lowest first, with the high bit set on all but the last byte. For
 /// example, 300 is `ac 02`.
 #[inline]
 pub(crate) fn put_varint(dst: &mut Vec<u8>, mut value: u64) {

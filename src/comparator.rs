@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// its data blocks is first read, since the keys do not ascend in it: that is an error of
 /// [`ErrorKind::Comparator`](crate::ErrorKind::Comparator).
 ///
-/// Tables of this crate record their order. Of a table of another writer, what is read is checked: the index when the
+/// Tables with properties, as this crate writes by default, record their order. Of other tables, what is read is checked: the index when the
 /// table is opened, data blocks when they are first read, and a file of up to 64 KiB whole. **In a larger one, a wrong order can hide
 /// keys:** if the index ascends in it, a key may be looked for in a block that is in order, while it lies in one that was not read, and the
 /// lookup returns `None`. Keys in an order that is nearly bytewise are the likely case.

@@ -34,7 +34,7 @@ pub enum ErrorKind {
     /// Reading or writing failed; the system's error is the [`source`](std::error::Error::source).
     Io,
     /// The table's source was replaced or removed since the table was opened: what was read before is of the old one. Reopen
-    /// it. A source says so with [`io::ErrorKind::StaleNetworkFileHandle`].
+    /// the table. A source says so with [`io::ErrorKind::StaleNetworkFileHandle`].
     Replaced,
     /// The file is a table, and damaged: [`Error::corruption`] says where, if the damage has a place in the file.
     Corruption,
@@ -69,9 +69,9 @@ pub struct Corruption {
     /// Offset in bytes from the start of the file: of the damage itself if that is known, otherwise of its block. In a
     /// compressed block, always that of the block.
     pub offset: u64,
-    /// The contents of a sound table there.
+    /// Describes what a sound table has there.
     pub expected: String,
-    /// The contents found.
+    /// Describes what is there instead.
     pub found: String,
 }
 
@@ -215,8 +215,8 @@ impl Error {
         self.0.path.as_deref()
     }
 
-    /// Where the table is damaged. `None` if the error is not about damage, or about damage without a place in the file, such as records
-    /// of a set's manifest that contradict each other.
+    /// Where the table is damaged. `None` if the error is not about damage, or is about damage that has no place in a
+    /// file, such as records of a set's manifest that contradict each other.
     pub fn corruption(&self) -> Option<&Corruption> {
         self.0.corruption.as_ref()
     }

@@ -80,7 +80,7 @@
 //! # Events and metrics
 //!
 //! [`Stats::metrics`] and [`BlockCache::metrics`] list counters and gauges for a metrics exporter, and
-//! [`render_metrics`] makes Prometheus' text of them. With the feature `tracing`, the
+//! [`render_metrics`] renders them in Prometheus' text format. With the feature `tracing`, the
 //! crate reports these events to the subscriber of the crate `tracing`, and opens no spans:
 //!
 //! | target | level | message | fields |

@@ -216,7 +216,7 @@ impl File {
     /// A filter whose policy the library has is asked each time, passes every key that exists, and
     /// does reject others.
     fn check_filter(&self, path: &Path, entries: &Entries) -> Outcome {
-        // Opened anew, so that the counts are these lookups' alone.
+        // Reopened, so that the counts are these lookups' alone.
         let table = self.options().open(path).map_err(said("opening"))?;
         let mut found = 0;
         for (key, _) in entries {

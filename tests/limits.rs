@@ -10,7 +10,7 @@
 //! that shares bytes with the key before: `64/3 s` at most, in a vector that doubles beside its old memory, so that a file
 //! of such keys ([`SHARED_KEY`]) may take [`SPLICED`] more.
 //!
-//! **Opening** decompresses the index. One that shares prefixes is stored anew with its keys whole, which is
+//! **Opening** decompresses the index. One that shares prefixes is stored again with its keys whole, which is
 //! refused beyond `32 s`; while a vector grows to that, its old and its new memory exist side by side, three times as
 //! much. With the block it is made from that is `22.4 s + 96 s`: below [`OPENING`]. Handles must lie in the file's
 //! order without overlap, in 5 bytes of file each at least, and 23 bytes are kept of each: below `5 s`. What

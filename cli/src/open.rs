@@ -355,7 +355,7 @@ pub(crate) fn order_named(path: &Path) -> Option<KeyOrder> {
 
 /// Says on standard error that the answer about the table at `path` holds only in the order that was assumed.
 pub(crate) fn note_assumed_order(path: &Path) {
-    let what = "nothing in it names the order of its keys, so byte order was assumed: --check-order makes certain";
+    let what = "nothing in it records the order of its keys, so byte order was assumed: --check-order makes certain";
     note(path, what);
 }
 

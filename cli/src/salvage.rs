@@ -188,7 +188,7 @@ fn copy<B: SalvageTarget>(
             options = options.stored_order();
         }
         match salvage(file.try_clone().map_err(fail)?, &mut builder, options) {
-            // Started anew, for a table without a filter, which may not fit the order.
+            // Restarted, for a table without a filter, which may not fit the order.
             Ok(report) if report.stored_order && !stored => stored = true,
             Ok(report) if report.entries == 0 && !report.is_complete() => {
                 return Err(nothing_to_salvage(path));

@@ -235,7 +235,7 @@ fn a_damaged_object_is_salvaged_as_the_same_file_is() {
     }
 }
 
-/// Lists a set anew: `forge` changes the last key and the record of each table.
+/// Lists a set again: `forge` changes the last key and the record of each table.
 fn publish_forged(manifests: &Path, forge: impl Fn(&mut Vec<u8>, &mut Vec<u8>)) {
     let options = OpenOptions::new().no_cache();
     let listed = options.open(manifests.join("0000000001")).unwrap();

@@ -183,7 +183,7 @@ fn compare(shared: &Shared, dir: &Path) {
     );
 }
 
-/// A database that was deleted and made anew uses numbers again.
+/// A database that was deleted and created again uses numbers again.
 #[test]
 #[ignore = "needs C++ LevelDB"]
 fn a_recreated_database_is_not_mixed_with_the_old_one() {

@@ -1,4 +1,4 @@
-"""Lookups and walks next to plyvel's, in processor time: `python tests/speed.py [ENTRIES]`. Both are opened anew for each row, and are warm:
+"""Lookups and walks next to plyvel's, in processor time: `python tests/speed.py [ENTRIES]`. Both are reopened for each row, and are warm:
 the best of five rounds. It measures twice: with the default caches, 32 and 8 MiB, and with the same cache."""
 
 import random

@@ -40,14 +40,14 @@ const MAX_COLUMNS: usize = 32;
 /// This crate's own filter policy: a bumped ribbon filter, named `leveltable.Ribbon1`.
 ///
 /// At 10 bits per key, which counts the whole filter block, 0.106 % of absent keys pass, whatever the keys look like. The least
-/// that any filter can reach is 0.098 %; a Bloom filter with a good hash lets 0.82 % pass. A probe hashes the key once, then
+/// that any filter can reach is 0.098 %; a Bloom filter with a good hash passes 0.82 %. A probe hashes the key once, then
 /// reads two bits in one place and some 80 bytes in another.
 ///
 /// The policy is meant for filters of many keys, best one for the whole table. A filter takes at least 27 bytes, or 47 at 10
 /// bits per key. From about 500 keys on it stays within its bits per key.
 ///
 /// The builder keeps 8 bytes for each key, in a list that grows by doubling, and 17 while [`finish`](FilterBuilder::finish) runs,
-/// which takes linear time. It never fails: if no filter can be found, the filter lets every key pass. That takes keys that were chosen to collide.
+/// which takes linear time. It never fails: if no filter can be found, the filter passes every key. That takes keys that were chosen to collide.
 ///
 /// ```
 /// use leveltable::{RibbonFilterPolicy, filter::FilterPolicy};

@@ -91,6 +91,7 @@ impl<B: AsRef<[u8]>> Block<B> {
         }
         // Restarts that were not checked may leave no interval.
         if let Some(interval) = self.entries().get(below.offset()..end) {
+            // With a constant length, no line is checked for.
             match interval.first_chunk::<{ WALKED * LINE }>() {
                 Some(walked) => prefetch(lines(walked)),
                 None => prefetch(lines(interval)),

@@ -141,7 +141,7 @@ impl FilterBlockReader {
     }
 
     /// Checks that the filters lie one after the other before their offsets. Lookups do not need this: here, a filter with
-    /// impossible bounds lets every key pass. In C++ LevelDB it hides its keys.
+    /// impossible bounds passes every key. In C++ LevelDB it hides its keys.
     pub(crate) fn check_offsets(&self) -> Result<(), Defect> {
         let (_, offsets) = self.filters_and_offsets();
         let (offsets, odd) = offsets.as_chunks();

@@ -111,7 +111,7 @@ impl Table {
         })
     }
 
-    /// The contents of the filter block in use; `None` without one. Reads the filter, if it was not needed before.
+    /// The layout of the filter block in use; `None` without one. Reads the filter, if it was not needed before.
     ///
     /// # Errors
     ///

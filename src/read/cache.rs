@@ -72,7 +72,7 @@ impl BlockCache {
     }
 
     /// Returns the name, the value and a help text of each gauge of the cache, for a metrics exporter. Hits and misses are
-    /// counted by table: see [`Stats::metrics`](crate::Stats::metrics). [`render_metrics`](crate::render_metrics) makes text of both.
+    /// counted by table: see [`Stats::metrics`](crate::Stats::metrics). [`render_metrics`](crate::render_metrics) renders both as text.
     pub fn metrics(&self) -> impl Iterator<Item = (&'static str, u64, &'static str)> + use<> {
         let size = "Bytes that the block cache holds, bookkeeping included.";
         let capacity = "Most bytes that the block cache holds.";

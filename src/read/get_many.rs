@@ -113,6 +113,7 @@ impl Table {
                 wanted.push(Wanted { found, at, key });
             }
         };
+        // Takes the key's block, if what is there tells it.
         let mut is_left = |&(at, key): &(usize, &'k [u8])| {
             let found = self.candidate_here(key, order);
             found.map(|found| take(at, key, found)).is_err()
@@ -143,7 +144,7 @@ impl Table {
             for (found, keys) in blocks_of(wanted) {
                 search(keys, inner.load(found, self.read, false)?)?;
             }
-            return result;
+            return Ok(());
         }
         let (blocks, keys): (Vec<_>, Vec<_>) = blocks_of(wanted).unzip();
         inner.load_many(&blocks, self.read, |i, block| {

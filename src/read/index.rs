@@ -488,7 +488,7 @@ pub(super) mod tests {
         fn seeks_agree_with_a_linear_search(
             keys in prop::collection::btree_set(
                 prop::collection::vec(prop::sample::select(vec![0u8, 1, 7, 0xff]), 0..14), 0..300),
-            head in prop::collection::vec(0u8..2, 0..12),
+            head in prop::collection::vec(0u8..2, 0..26),
             targets in prop::collection::vec(
                 prop::collection::vec(prop::sample::select(vec![0u8, 1, 7, 0xff]), 0..16), 30),
             last_is_successor: bool,
@@ -501,7 +501,17 @@ pub(super) mod tests {
             let index = decode(&encode(&keys, interval)).unwrap();
             prop_assert_eq!(index.len(), keys.len());
             let targets = targets.iter().flat_map(|t| [t.clone(), [&head[..], t].concat()]);
-            for target in targets.chain(keys.clone()) {
+            // Each byte that keys share is compared, and where they end.
+            let near = keys.iter().take(3).flat_map(|key| {
+                let cut = (0..key.len()).map(|end| key[..end].to_vec());
+                let changed = (0..key.len()).flat_map(|at| [1, 0xff].map(|by| {
+                    let mut key = key.clone();
+                    key[at] = key[at].wrapping_add(by);
+                    key
+                }));
+                cut.chain(changed).chain([[&key[..], &[0]].concat()])
+            });
+            for target in targets.chain(near).chain(keys.clone()) {
                 let expected = keys.iter().position(|key| *key >= target);
                 let found = index.seek(&target, &Order::Bytewise).unwrap();
                 prop_assert_eq!(found.map(|found| found.block), expected, "{:?}", target);

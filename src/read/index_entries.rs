@@ -24,7 +24,7 @@ pub(super) struct IndexEntries {
     /// The leading bytes that all keys but the last share. The last may be the successor of the table's last key, often a
     /// single byte, and would end what all others share: a search leaves it out.
     shared: Bytes,
-    /// The first eight of them, and the last eight.
+    /// The first eight of them, and the last eight, as numbers; of fewer, both are all of them and zeros.
     ends: [u64; 2],
 }
 
@@ -108,7 +108,7 @@ impl IndexEntries {
     #[inline]
     pub(super) fn seek(&self, key: &[u8], order: &Order) -> usize {
         match order {
-            _ if self.len() == 1 => 0, // as in the index of pieces of a table of another writer
+            _ if self.len() == 1 => 0, // common: the tops of an index that is one piece
             Order::Bytewise => self.seek_by_prefix(key),
             Order::Custom(_) => self.first_at_or_after(key, 0..self.all_but_last().len(), order),
         }
@@ -116,7 +116,7 @@ impl IndexEntries {
 
     fn seek_by_prefix(&self, key: &[u8]) -> usize {
         let entries = self.all_but_last();
-        // Up to sixteen bytes are compared without a call of a function.
+        // Up to sixteen bytes are compared without a function call.
         let (shared, [head, tail]) = (&*self.shared, self.ends);
         let (len, first) = (shared.len(), prefix_at(key, 0) ^ head);
         let is_shared = key.len() >= len

@@ -44,8 +44,8 @@ const MAX_BYTES: usize = 64 << 10;
 impl OpenOptions {
     /// Opens the table at `path`.
     ///
-    /// Reads the last 64 KiB of the file. That is enough for a table of this crate, of any size; long index keys take a
-    /// second read; pieces of its index and filters are read when a lookup first needs them, unless
+    /// Reads the last 64 KiB of the file. That is enough for a table of this crate of any size, unless its index keys are long:
+    /// those take a second read. Pieces of its index and filters are read when a lookup first needs them, unless
     /// [`preload`](OpenOptions::preload) is asked for. Of a large table of another writer, it then reads metaindex and index; the
     /// filter is read when it is first asked. If nothing says what the table is and its index could be a database's, opening also
     /// reads its first data block. The order of keys is checked in what is read of the index, and in a file of up to 64 KiB in all
@@ -415,9 +415,10 @@ pub(super) fn report(opened: Result<Table>) -> Result<Table> {
 impl Table {
     /// Opens the table at `path` with [`OpenOptions::new`]; see [`OpenOptions::open`].
     ///
-    /// **A table of another writer that is larger than 64 KiB, in an order that seldom differs from the bytewise one, can hide keys:**
+    /// **A table of more than 64 KiB that does not record its order can hide keys, if its order seldom differs from the bytewise one:**
     /// [`get`](Table::get) returns `None` for a key that the table has, until a block that shows the order is read.
-    /// [`OpenOptions::check_order`] rules that out. Tables of this crate record their order.
+    /// [`OpenOptions::check_order`] rules that out. Tables of this crate record their order, unless they are written without
+    /// [properties](crate::WriteOptions::properties), as LevelDB's tables are.
     ///
     /// # Errors
     ///

@@ -93,8 +93,8 @@ impl OpenOptions {
     /// Whether opening reads the whole file to check that its keys are in the order that the table is opened in. `false` by
     /// default. Afterwards, every lookup is right, or an error, whoever wrote the table and in whatever order.
     ///
-    /// A table that records its order in its [properties](crate::Table::properties), as tables of this crate do, needs no such check:
-    /// opening it with another comparator fails. Of any other table, what is read is checked: the index
+    /// A table that records its order in its [properties](crate::Table::properties), as tables of this crate do by default, needs no such
+    /// check: opening it with another comparator fails. Of any other table, what is read is checked: the index
     /// when the table is opened, each data block when it is first read, and a file of up to 64 KiB whole.
     /// **A larger table in another order than the assumed one can hide keys from lookups:** if its index ascends in the assumed
     /// order, and so do the blocks that lookups read, [`get`](crate::Table::get) returns `None` for a key in a block that it did not look in. The first block that

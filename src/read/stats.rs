@@ -83,7 +83,7 @@ impl Stats {
     /// A table that is opened again counts from 0. An exporter whose sums must not fall keeps the last statistics of the
     /// tables that it drops, and adds them in.
     ///
-    /// [`render_metrics`] makes text of them.
+    /// [`render_metrics`] renders them as text.
     pub fn metrics(&self) -> impl Iterator<Item = (&'static str, u64, &'static str)> + use<> {
         self.list().into_iter()
     }
@@ -103,7 +103,9 @@ impl Sum for Stats {
 
 /// Renders what [`Stats::metrics`] and [`BlockCache::metrics`](crate::BlockCache::metrics) list in Prometheus' text format, which
 /// exporters serve: for each metric a line of help, its type, and its value. Names that end in `_total` are counters, the others
-/// gauges.
+/// gauges. Names and help texts are written as they are.
+///
+/// Prometheus rejects a name that comes twice: add up the statistics of several tables first.
 ///
 /// ```
 /// use leveltable::{BlockCache, Stats, render_metrics};

@@ -256,7 +256,7 @@ pub(super) fn frame_range(handle: BlockHandle) -> Range<u64> {
 mod tests {
     use crate::{Compression, OpenOptions, ReadOptions, Table, WriteOptions};
 
-    /// Without checksums, each lookup in memory took the block apart anew, and was slower than with them.
+    /// Without checksums, each lookup in memory parsed the block again, and was slower than with them.
     #[test]
     fn blocks_in_memory_are_used_in_place_with_checksums_and_without() {
         let mut file = Vec::new();

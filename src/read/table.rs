@@ -218,6 +218,7 @@ impl Table {
                 if is_expected && let Some((file, range)) = inner.in_place(found, self.read) {
                     prefetch_block(file.get(range).unwrap_or_default());
                 }
+                // The key may be elsewhere while it is not known where the piece of the index begins.
                 filter.ask(filter_key, found.handle.offset)?
                     || is_of_windows
                         && (!inner.index.is_placed(found.piece as usize)

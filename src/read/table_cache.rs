@@ -156,7 +156,7 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
         (Arc::clone(&slot.table), used.is_multiple_of(CALLS_BETWEEN))
     }
 
-    /// Weighs the open tables anew, and returns those that must be closed: those used the longest time
+    /// Weighs the open tables again, and returns those that must be closed: those used the longest time
     /// ago. Forgets those that could not be opened.
     fn make_room(&self) -> Vec<Slot<T>> {
         let mut open = lock(&self.open);

@@ -332,7 +332,7 @@ fn wasted_reads_of_empty_scans_are_few() {
     let file = Bytes::from(file);
     let (table, source) = counted(file.clone());
     let bits = table.prefix_filter().unwrap().bytes as f64 * 8.0 / PREFIXES as f64;
-    assert!(bits <= 10.0, "{bits} bits a prefix");
+    assert!(bits <= 10.0, "{bits} bits per prefix");
     let scans = |table: &Table, count: u64| {
         let start = std::time::Instant::now();
         for i in 0..count {
@@ -344,7 +344,7 @@ fn wasted_reads_of_empty_scans_are_few() {
     let with = scans(&table, 2 * PREFIXES);
     let wasted = (source.reads() - reads) as f64 / (2 * PREFIXES) as f64;
     println!(
-        "{:.4} % of empty scans read, at {bits:.3} bits a distinct prefix",
+        "{:.4} % of empty scans read, at {bits:.3} bits per distinct prefix",
         wasted * 100.0
     );
     let unfiltered = OpenOptions::new().no_filter().open_source(file).unwrap();

@@ -1,4 +1,4 @@
-//! Tables that say what they are are opened as exactly that, or refused by name; and what they say is compared with what they hold.
+//! Tables that say what they are are opened as exactly that, or rejected; and what they say is compared with what they hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

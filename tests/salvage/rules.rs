@@ -243,7 +243,7 @@ fn a_copy_in_file_order_needs_a_comparator_and_is_checked_whole() {
     );
 }
 
-/// The same where the source names its order: so does the copy, and is checked whole, too.
+/// The same where the source records its order: so does the copy, and is checked whole, too.
 #[test]
 fn a_copy_in_file_order_keeps_the_name_of_its_comparator() {
     let (source, entries) = indexed_db(&WriteOptions::new());

@@ -85,7 +85,7 @@ fn add_filters(record: &Record, lines: &mut Vec<String>) {
         if let (Some(rate), Some(keys)) = (filter.false_positive_rate, filter.sampled_keys) {
             let rate = rate * 100.0;
             lines.push(format!(
-                "        false-positive rate {rate:.2} %, of {keys} keys tried"
+                "        false-positive rate {rate:.2} %, of {keys} absent keys tried"
             ));
         }
     } else if record.has_damaged_metaindex {

@@ -468,7 +468,7 @@ fn the_manifest_names_the_order_of_a_table() {
         salvaged.contains("5 entries of 1 table and 1 log copied"),
         "{salvaged}"
     );
-    // The copy names its order.
+    // The copy records its order.
     let out = db.join("out.sst");
     let copy = directory.path().join("copy");
     fs::rename(out, &copy).unwrap();

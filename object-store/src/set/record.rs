@@ -200,7 +200,7 @@ fn number(tag: u64, mut payload: &[u8]) -> Result<u64, String> {
     number.ok_or_else(|| format!("field {tag} is not a varint"))
 }
 
-/// Seven bits a byte, lowest first, with the high bit set on all but the last byte.
+/// Seven bits per byte, lowest first, with the high bit set on all but the last byte.
 fn varint(mut value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value >= 0x80 {

@@ -412,7 +412,7 @@ async fn builds_upload_in_parts_and_leave_nothing() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 
-    // A part that fails once is uploaded anew.
+    // A part that fails once is uploaded again.
     let is_part = |target: &str, number| target.contains(&format!("partNumber={number}"));
     let mut failed = 0;
     scene.proxy.rule(move |seen, _| {

@@ -103,7 +103,7 @@ impl Found {
         handle_of(&self.range)
     }
 
-    /// Tells copies of a block of entries from other blocks, except one in 2^32: checksum and length.
+    /// Checksum and length: equal for copies of a block, and for one in 2^32 of other blocks.
     pub(super) fn identity(&self) -> (u32, u64) {
         (self.digest.checksum, self.len())
     }

@@ -57,12 +57,12 @@ impl Finding {
         self.corruption.offset
     }
 
-    /// The contents of a sound table there.
+    /// Describes what a sound table has there.
     pub fn expected(&self) -> &str {
         &self.corruption.expected
     }
 
-    /// The contents found.
+    /// Describes what is there instead.
     pub fn found(&self) -> &str {
         &self.corruption.found
     }

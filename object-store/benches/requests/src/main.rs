@@ -101,7 +101,7 @@ impl Reader for AsyncTable {
     }
 }
 
-/// Opens it anew, with an empty cache.
+/// Reopens it, with an empty cache.
 pub type Open = Box<dyn Fn() -> BoxFuture<'static, Arc<dyn Reader>>>;
 
 /// Requests, bytes and time.
