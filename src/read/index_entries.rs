@@ -13,13 +13,15 @@ use crate::format::footer::BlockHandle;
 /// block's handle. Takes the entries' bytes and 33 more per data block.
 ///
 /// A search in bytewise order compares eight bytes of each key. Whole keys are read only to settle ties. Without ties, it reads one
-/// span of entries, which arrive together, besides the ends of spans: one number for every eight entries.
+/// span of prefixes, which arrive together, besides the ends of spans: one number for every eight entries.
 #[derive(Debug)]
 pub(super) struct IndexEntries {
     /// What the keys lie in.
     bytes: Bytes,
     entries: Box<[IndexEntry]>,
-    /// The prefix of the last entry of each span.
+    /// The eight bytes after the shared ones, of each key but the last.
+    prefixes: Box<[u64]>,
+    /// Those of the last entry of each span.
     span_ends: Box<[u64]>,
     /// The leading bytes that all keys but the last share. The last may be the successor of the table's last key, often a
     /// single byte, and would end what all others share: a search leaves it out.
@@ -33,8 +35,6 @@ const SPAN: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct IndexEntry {
-    /// Of a key that is not the last, the eight bytes after the shared ones.
-    prefix: u64,
     /// Where the key lies in the bytes.
     key: Range<u32>,
     handle: BlockHandle,
@@ -44,11 +44,7 @@ impl IndexEntry {
     /// Blocks are smaller than 4 GiB.
     pub(super) fn new(key: Range<usize>, handle: BlockHandle) -> IndexEntry {
         let key = key.start as u32..key.end as u32;
-        IndexEntry {
-            prefix: 0,
-            key,
-            handle,
-        }
+        IndexEntry { key, handle }
     }
 }
 
@@ -56,6 +52,7 @@ impl IndexEntries {
     /// Entries whose keys ascend and lie in `bytes`.
     pub(super) fn new(bytes: Bytes, entries: Vec<IndexEntry>) -> IndexEntries {
         let mut made = IndexEntries {
+            prefixes: Box::default(),
             span_ends: Box::default(),
             shared: Bytes::new(),
             ends: [0; 2],
@@ -70,16 +67,17 @@ impl IndexEntries {
             made.ends = ends.map(|start| prefix_at(&made.shared, start));
         }
         let prefixes = others.map(|i| prefix_at(made.key(i), made.shared.len()));
-        let prefixes: Vec<u64> = prefixes.collect();
-        let entries = made.entries.iter_mut().zip(&prefixes);
-        entries.for_each(|(entry, prefix)| entry.prefix = *prefix);
-        made.span_ends = prefixes.into_iter().skip(SPAN - 1).step_by(SPAN).collect();
+        made.prefixes = prefixes.collect();
+        let ends = made.prefixes.iter().skip(SPAN - 1).step_by(SPAN);
+        made.span_ends = ends.copied().collect();
         made
     }
 
     /// Bytes of memory that it takes, with those that its keys lie in.
     pub(super) fn weight(&self) -> usize {
-        let own = size_of::<IndexEntries>() + size_of_val(&*self.span_ends);
+        let own = size_of::<IndexEntries>()
+            + size_of_val(&*self.span_ends)
+            + size_of_val(&*self.prefixes);
         self.bytes.len() + own + size_of_val(&*self.entries)
     }
 
@@ -110,12 +108,11 @@ impl IndexEntries {
         match order {
             _ if self.len() == 1 => 0, // common: the tops of an index that is one piece
             Order::Bytewise => self.seek_by_prefix(key),
-            Order::Custom(_) => self.first_at_or_after(key, 0..self.all_but_last().len(), order),
+            Order::Custom(_) => self.first_at_or_after(key, 0..self.prefixes.len(), order),
         }
     }
 
     fn seek_by_prefix(&self, key: &[u8]) -> usize {
-        let entries = self.all_but_last();
         // Up to sixteen bytes are compared without a function call.
         let (shared, [head, tail]) = (&*self.shared, self.ends);
         let (len, first) = (shared.len(), prefix_at(key, 0) ^ head);
@@ -124,23 +121,19 @@ impl IndexEntries {
             && (len <= 8 || prefix_at(key, len - 8) == tail)
             && (len <= 16 || key.starts_with(shared));
         if !is_shared {
-            return if key < shared { 0 } else { entries.len() };
+            return if key < shared { 0 } else { self.prefixes.len() };
         }
         let prefix = prefix_at(key, shared.len());
         let start = SPAN * self.span_ends.partition_point(|&end| end < prefix);
         // Counted rather than searched: the processor fetches all of the span at once.
-        let span = entries.iter().skip(start).take(SPAN);
-        let low = start + span.filter(|entry| entry.prefix < prefix).count();
-        let rest = entries.get(low..).unwrap_or_default();
-        if rest.first().is_none_or(|entry| entry.prefix != prefix) {
+        let span = self.prefixes.iter().skip(start).take(SPAN);
+        let low = start + span.filter(|&&other| other < prefix).count();
+        let rest = self.prefixes.get(low..).unwrap_or_default();
+        if rest.first() != Some(&prefix) {
             return low;
         }
-        let ties = rest.partition_point(|entry| entry.prefix == prefix);
+        let ties = rest.partition_point(|&other| other == prefix);
         self.first_at_or_after(key, low..low + ties, &Order::Bytewise)
-    }
-
-    fn all_but_last(&self) -> &[IndexEntry] {
-        self.entries.split_last().map_or(&[], |(_, others)| others)
     }
 
     /// The first of the data blocks in `range` whose key is at or after `key`, or the range's end. By halves, with fewer comparisons
