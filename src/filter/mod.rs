@@ -50,7 +50,8 @@ pub trait FilterPolicy: Debug + Send + Sync {
     }
 }
 
-/// The number of filters in a filter block, and whether one covers the whole table; see [`Table::filter_layout`](crate::Table::filter_layout).
+/// The number of filters in a filter block, and whether one covers the whole table; see
+/// [`Table::filter_layout`](crate::Table::filter_layout).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FilterLayout {

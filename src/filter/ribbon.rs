@@ -47,7 +47,8 @@ const MAX_COLUMNS: usize = 32;
 /// bits per key. From about 500 keys on it stays within its bits per key.
 ///
 /// The builder keeps 8 bytes for each key, in a list that grows by doubling, and 17 while [`finish`](FilterBuilder::finish) runs,
-/// which takes linear time. It never fails: if no filter can be found, the filter passes every key. That takes keys that were chosen to collide.
+/// which takes linear time. It never fails: if no filter can be found, the filter passes every key. That takes keys that were
+/// chosen to collide.
 ///
 /// ```
 /// use leveltable::{RibbonFilterPolicy, filter::FilterPolicy};

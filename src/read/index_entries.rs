@@ -123,7 +123,7 @@ impl IndexEntries {
         if !is_shared {
             return if key < shared { 0 } else { self.prefixes.len() };
         }
-        let prefix = prefix_at(key, shared.len());
+        let prefix = prefix_at(key, len);
         let start = SPAN * self.span_ends.partition_point(|&end| end < prefix);
         // Counted rather than searched: the processor fetches all of the span at once.
         let span = self.prefixes.iter().skip(start).take(SPAN);
