@@ -112,7 +112,7 @@
 //!
 //! # Limits
 //!
-//! - A hostile file whose checksums are right may lie about its contents.
+//! - A constructed file may lie about its contents; it does no other harm.
 //! - A file must not change while it is open; it may be replaced. Access to a memory map of a truncated file raises SIGBUS.
 //! - On Windows, an open file cannot be replaced. A directory cannot be synced there, so the new file's name may be lost in a crash
 //!   right after `finish`.

@@ -1,5 +1,5 @@
-//! Index and filters in pieces: what opening and first lookups read, that no piece is believed without proof, and that indexes of
-//! other writers are cut where they may be.
+//! Index and filters in pieces: what opening and first lookups read, that damage to a piece is an error or harmless, and that pieces
+//! may end anywhere.
 //!
 //! `about.pieces` is decoded and written here from `docs/format.md`, with none of the crate's code.
 
@@ -215,12 +215,12 @@ fn assert_costs<F: ReadAt + 'static>(file: F, count: usize, key_len: usize, boun
         "{what}: present {of_present:?} absent {of_absent:?}, bytes {}..{}",
         bytes[0], bytes[59]
     );
-    // Nine of ten keys are in the filter's first layer: its end, codes, words; index; block.
-    assert!(of_present[60 * 85 / 100] <= 5, "{what}: {of_present:?}");
+    // Nine of ten keys are in the filter's first layer: codes, words; index; block.
+    assert!(of_present[60 * 85 / 100] <= 4, "{what}: {of_present:?}");
     assert!(of_present[59] <= 8, "{what}: {of_present:?}");
     assert!(of_absent.len() > 55, "{what}");
     assert!(
-        of_absent[of_absent.len() * 85 / 100] <= 4,
+        of_absent[of_absent.len() * 85 / 100] <= 3,
         "{what}: {of_absent:?}"
     );
     assert!(*bytes.last().unwrap() <= 120_000, "{what}: {bytes:?}");
@@ -373,11 +373,6 @@ fn preloading_a_table_of_leveldbs_reads_nothing_for_the_pieces_of_its_index() {
     assert!(opening.reads() <= 4, "{opening:?}");
 }
 
-/// Whether a read is of what shows where a piece of the index begins: a restart, or the number of restarts and the codec.
-fn is_anchor(read: &Range<u64>) -> bool {
-    read.end - read.start <= 5
-}
-
 /// A walk of 1,000 blocks takes as many reads as with the whole index in memory, and those of pieces of the index.
 #[test]
 fn a_walk_reads_a_piece_of_the_index_at_a_time() {
@@ -406,12 +401,7 @@ fn a_walk_reads_a_piece_of_the_index_at_a_time() {
         assert_eq!((data, vec![]), of_preloaded);
         assert!(of_preloaded.0.len() <= 24, "{} reads", of_preloaded.0.len());
         // Entries of some 24 bytes: 1,000 of them lie in three pieces at most, those of the bounds among them.
-        let (anchors, pieces): (Vec<_>, Vec<_>) = rest.iter().partition(|read| is_anchor(read));
-        assert!(pieces.len() <= 3, "{rest:?}");
-        // The piece that the walk begins with, and the number of entries. On the way back, also each piece that comes before the
-        // one that the walk is in.
-        let most = if forward { 2 } else { 3 };
-        assert!(anchors.len() <= most, "{rest:?}");
+        assert!(rest.len() <= 3, "{rest:?}");
     }
 }
 
@@ -460,11 +450,7 @@ fn a_batch_brings_pieces_in_three_waves() {
         let steps = disk.take();
         let waves = steps.before_data(data_end);
         assert!(waves <= 3, "{of} keys: {waves} waves");
-        // What shows that keys are absent for which there was no other evidence than their blocks comes last, in one wave.
-        let is_anchors = |step: &&Vec<Range<u64>>| step.iter().all(is_anchor);
-        let anchors = steps.0.iter().rev().take_while(is_anchors).count();
-        assert!(anchors <= 1);
-        let data = &steps.0[waves..steps.0.len() - anchors];
+        let data = &steps.0[waves..];
         assert!(data.iter().flatten().all(|read| read.start < data_end));
     }
 }
@@ -606,7 +592,6 @@ impl About {
             for at in (start..tail).step_by(1 << filter.lg) {
                 pieces.push((Section::Filter, at..tail.min(at + (1 << filter.lg))));
             }
-            pieces.push((Section::Filter, tail..end));
         }
         pieces
     }
@@ -951,134 +936,7 @@ fn flipped_bits_of_pieces_are_errors_where_they_are_needed() {
     }
 }
 
-// ---- Malice ---------------------------------------------------------------------------------
-
-/// Gives every number of `about` another value; calls `each` with what was done.
-fn lies(about: &About, others: &[(u64, u64)], each: &mut dyn FnMut(String, About)) {
-    let numbers = |number: u64| {
-        let near = [
-            number + 1,
-            number.wrapping_sub(1),
-            number + 5,
-            number.wrapping_sub(27),
-        ];
-        near.into_iter()
-            .chain([0, 1, number * 2, u32::MAX.into(), 1 << 63, u64::MAX])
-    };
-    for version in [0, 2, 255] {
-        each(
-            format!("version {version}"),
-            About {
-                version,
-                ..about.clone()
-            },
-        );
-    }
-    for filter_count in [0, about.filter_count + 1, 255] {
-        each(
-            format!("{filter_count} filters"),
-            About {
-                filter_count,
-                ..about.clone()
-            },
-        );
-    }
-    let (offset, size) = about.index;
-    let handles = |(offset, size): (u64, u64)| {
-        let offsets = numbers(offset).map(move |offset| (offset, size));
-        let sizes = numbers(size).map(move |size| (offset, size));
-        let all: Vec<_> = offsets.chain(sizes).chain(others.iter().copied()).collect();
-        all
-    };
-    for index in handles((offset, size)) {
-        each(
-            format!("index {index:?}"),
-            About {
-                index,
-                ..about.clone()
-            },
-        );
-    }
-    for i in 0..about.filters.len() {
-        let mut change = |what: String, by: &mut dyn FnMut(&mut AboutFilter)| {
-            let mut lie = about.clone();
-            by(&mut lie.filters[i]);
-            each(format!("filter {i}: {what}"), lie);
-        };
-        for handle in handles(about.filters[i].handle) {
-            change(format!("{handle:?}"), &mut |filter| filter.handle = handle);
-        }
-        for lg in [0, 1, 11, 12, 13, 15, 31, 32, 63, 64, 255] {
-            change(format!("lg {lg}"), &mut |filter| filter.lg = lg);
-        }
-        for at in 0..about.filters[i].tail.len() {
-            for by in [1, 2, 0x10, 0x80, 0xff] {
-                change(format!("tail {at} {by}"), &mut |filter| {
-                    filter.tail[at] ^= by
-                });
-            }
-        }
-        for len in 0..about.filters[i].tail.len() {
-            change(format!("tail of {len}"), &mut |filter| {
-                filter.tail.truncate(len)
-            });
-        }
-        for at in 0..about.filters[i].crcs.len() {
-            change(format!("crc {at}"), &mut |filter| filter.crcs[at] ^= 4);
-        }
-        change("a crc more".into(), &mut |filter| filter.crcs.push(0));
-        change("a crc less".into(), &mut |filter| {
-            filter.crcs.truncate(filter.crcs.len() - 1)
-        });
-        let mut lie = about.clone();
-        lie.filters.remove(i);
-        lie.filter_count -= 1;
-        each(format!("without filter {i}"), lie);
-        let mut lie = about.clone();
-        lie.filters.insert(0, lie.filters[i].clone());
-        lie.filter_count += 1;
-        each(format!("filter {i} twice"), lie);
-    }
-    for i in 0..about.tops.len() {
-        let mut change = |what: String, by: &mut dyn FnMut(&mut Top)| {
-            let mut lie = about.clone();
-            by(&mut lie.tops[i]);
-            each(format!("piece {i}: {what}"), lie);
-        };
-        for len in numbers(about.tops[i].len) {
-            change(format!("len {len}"), &mut |top| top.len = len);
-        }
-        for blocks in numbers(about.tops[i].blocks) {
-            change(format!("blocks {blocks}"), &mut |top| top.blocks = blocks);
-        }
-        for last in handles(about.tops[i].last) {
-            change(format!("last {last:?}"), &mut |top| top.last = last);
-        }
-        change("crc".into(), &mut |top| top.crc ^= 4);
-        let key = &about.tops[i].key;
-        for len in [0, 1, key.len() / 2, key.len() - 1] {
-            change(format!("top of {len}"), &mut |top| top.key.truncate(len));
-        }
-        for more in [0, 0xff] {
-            change(format!("top with {more}"), &mut |top| top.key.push(more));
-        }
-        for at in [0, key.len() / 2, key.len() - 1] {
-            for by in [1, 0xff] {
-                change(format!("top {at} {by}"), &mut |top| {
-                    top.key[at] = top.key[at].wrapping_add(by);
-                });
-            }
-        }
-        let mut lie = about.clone();
-        let gone = lie.tops.remove(i);
-        each(format!("without piece {i}"), lie.clone());
-        // Its bytes to another.
-        let at = i.min(lie.tops.len() - 1);
-        lie.tops[at].len += gone.len;
-        lie.tops[at].blocks += gone.blocks;
-        each(format!("piece {i} in {at}"), lie);
-    }
-}
+// ---- Other writers' pieces ------------------------------------------------------------------
 
 /// The index's entries, and where each begins in the block.
 fn index_entries(specimen: &Specimen) -> (Vec<Entry>, Vec<usize>) {
@@ -1143,51 +1001,6 @@ fn a_reader_that_ignores_the_block_answers_right() {
     }
 }
 
-/// Every answer is that of a reader that ignores the block, or an error. Without optimisation, every third lie is told, all of them in
-/// a release build.
-#[test]
-fn no_lie_about_pieces_hides_or_invents_a_key() {
-    let step = if cfg!(debug_assertions) { 3 } else { 1 };
-    for specimen in specimens() {
-        let others: Vec<(u64, u64)> = [
-            specimen.layout.filter.as_ref(),
-            specimen.layout.prefixes.as_ref(),
-            specimen.layout.properties.as_ref(),
-            Some(&specimen.layout.index),
-            Some(&specimen.layout.data[3]),
-        ]
-        .into_iter()
-        .flatten()
-        .map(|part| (part.start as u64, part.len() as u64 - 5))
-        .collect();
-        let mut tally = Outcome::default();
-        let ask = |lie: &About, what: &str| {
-            let file = with_about(
-                &specimen.file,
-                &specimen.layout,
-                b"about.pieces",
-                &lie.encode(),
-            );
-            specimen.examine(&file, 1, what)
-        };
-        let mut told = 0..;
-        lies(&specimen.about, &others, &mut |what, mut lie| {
-            if told.next().is_some_and(|n| n % step > 0) {
-                return;
-            }
-            tally += ask(&lie, &what);
-            // A liar gets its checksums right.
-            lie.compute_crcs(&specimen.file);
-            tally += ask(&lie, &format!("{what}, checksums right"));
-        });
-        println!("{}: {tally:?}, 0 wrong", specimen.name);
-        assert!(
-            tally.refused > 0 && tally.errors > 0 && tally.unharmed > 0,
-            "{tally:?}"
-        );
-    }
-}
-
 #[test]
 fn pieces_may_end_anywhere() {
     let mut random = Random(4);
@@ -1205,88 +1018,6 @@ fn pieces_may_end_anywhere() {
             assert_eq!(outcome.unharmed, 2, "{}: {ends:?}", specimen.name);
         }
     }
-}
-
-/// Pieces cut anywhere, of which some say something wrong, and random bytes of the block.
-fn random_lies(rounds: usize) {
-    let mut random = Random(2026);
-    for specimen in specimens() {
-        let (entries, starts) = index_entries(&specimen);
-        let mut tally = Outcome::default();
-        for round in 0..rounds {
-            let ends = random_cut(&mut random, entries.len());
-            let mut lie = cut(&specimen.about, &specimen.file, &entries, &starts, &ends);
-            for _ in 0..random.below(3) {
-                let i = random.below(lie.tops.len());
-                let near = starts[1] as u64;
-                let other = random.below(entries.len());
-                let top = &mut lie.tops[i];
-                match random.below(7) {
-                    0 => top.key.clone_from(&entries[other].0),
-                    1 => {
-                        top.key.clone_from(&entries[other].0);
-                        top.last = take_pair(&mut &entries[other].1[..]);
-                    }
-                    2 => top.blocks = top.blocks.saturating_add_signed(random.below(5) as i64 - 2),
-                    3 => {
-                        // An entry more or less, and the next piece makes up for it.
-                        let back = random.below(2) == 0;
-                        let by = (near + random.below(3) as u64).min(top.len);
-                        (top.len, top.blocks) = match back {
-                            true => (top.len - by, top.blocks.saturating_sub(1)),
-                            false => (top.len + by, top.blocks + 1),
-                        };
-                        if let Some(next) = lie.tops.get_mut(i + 1) {
-                            (next.len, next.blocks) = match back {
-                                true => (next.len + by, next.blocks + 1),
-                                false => {
-                                    (next.len.saturating_sub(by), next.blocks.saturating_sub(1))
-                                }
-                            };
-                        }
-                    }
-                    4 => top.key = random.bytes(random_len(round)),
-                    5 => {
-                        let at = random.below(top.key.len() + 1);
-                        top.key.truncate(at);
-                    }
-                    _ => top.last.1 = top.last.1.wrapping_add(random.below(4) as u64),
-                }
-            }
-            if random.below(4) > 0 {
-                lie.compute_crcs(&specimen.file);
-            }
-            let mut block = lie.encode();
-            if random.below(3) == 0 {
-                for _ in 0..=random.below(3) {
-                    let at = random.below(block.len());
-                    block[at] = random.next() as u8;
-                }
-            }
-            let file = with_about(&specimen.file, &specimen.layout, b"about.pieces", &block);
-            tally += specimen.examine(&file, 3, &format!("round {round}"));
-        }
-        println!("{}: {tally:?}, 0 wrong", specimen.name);
-        assert!(
-            tally.refused > 0 && tally.errors > 0 && tally.unharmed > 0,
-            "{tally:?}"
-        );
-    }
-}
-
-fn random_len(round: usize) -> usize {
-    round % 20
-}
-
-#[test]
-fn random_lies_about_pieces_hide_no_key() {
-    random_lies(300);
-}
-
-#[test]
-#[ignore = "takes minutes; for release builds"]
-fn many_random_lies_about_pieces() {
-    random_lies(50_000);
 }
 
 // ---- Tables of other writers ----------------------------------------------------------------
@@ -1399,171 +1130,6 @@ fn irregular_restarts_of_an_index_are_errors() {
                 assert_eq!(table.get(absent(i, 40)).unwrap(), None, "{what}");
             }
         }
-    }
-}
-
-// ---- Keys that look like entries ------------------------------------------------------------
-
-/// A table with a key that contains an encoded entry, and a file whose `about.pieces` takes that one for the end of the first piece:
-/// the keys between it and the true top are said to be in the second.
-/// The first keys have values of so many bytes.
-fn with_an_entry_in_a_key(options: &WriteOptions, value_len: usize) -> (Specimen, Vec<u8>) {
-    let fake = b"a";
-    let handle_len = if value_len < 100 { 3 } else { 5 };
-    let long = [b"c", &[0, 1, handle_len][..], fake].concat();
-    let mut builder = options.build(Vec::new());
-    let mut entries: Vec<Entry> = (0..10)
-        .map(|i| (format!("b{i}").into_bytes(), vec![b'v'; value_len]))
-        .collect();
-    entries.push((long.clone(), vec![b'v'; value_len]));
-    // The separator of two keys of which one begins with the other is the shorter one.
-    entries.push(([&long[..], b"z"].concat(), vec![b'v'; value_len]));
-    let early = entries.len();
-    entries.extend((0..80_000).map(|i| (format!("d{i:05}").into_bytes(), b"v".to_vec())));
-    for (i, (key, value)) in entries.iter().enumerate() {
-        builder.add(key, value).unwrap();
-        if i < early {
-            builder.flush().unwrap();
-        }
-    }
-    let (file, _) = builder.finish_into_writer().unwrap();
-    let mut specimen = Specimen::of("an entry in a key", file, entries);
-    let first = specimen.entries[..early].iter();
-    let behind = specimen.entries[early..].iter().step_by(9_000);
-    specimen.probes = first.chain(behind).map(|(key, _)| key.clone()).collect();
-
-    let file = with_a_false_end(&specimen.file, &specimen.layout, &long, fake);
-    (specimen, file)
-}
-
-/// `file`, in which `about.pieces` takes the entry in the index key `long`, of the key `fake`, for the end of the first piece.
-fn with_a_false_end(file: &[u8], layout: &Layout, long: &[u8], fake: &[u8]) -> Vec<u8> {
-    let index = common::entries(&common::payload(file, &layout.index));
-    let e = index.iter().position(|(key, _)| key == long).unwrap();
-    let handle_len = long[long.len() - fake.len() - 1];
-    assert_eq!(
-        index[e].1.len(),
-        usize::from(handle_len),
-        "the handle is as long as the fake entry says"
-    );
-    let end: usize = index[..=e]
-        .iter()
-        .map(|(key, handle)| 3 + key.len() + handle.len())
-        .sum();
-    let mut about = About::of(file, layout);
-    let first = &mut about.tops[0];
-    first.len -= end as u64;
-    first.blocks -= e as u64 + 1;
-    let lie = Top {
-        key: fake.to_vec(),
-        len: end as u64,
-        blocks: e as u64 + 1,
-        last: take_pair(&mut &index[e].1[..]),
-        crc: 0,
-    };
-    about.tops.insert(0, lie);
-    about.compute_crcs(file);
-    with_about(file, layout, b"about.pieces", &about.encode())
-}
-
-#[test]
-fn a_key_that_contains_an_entry_hides_no_other() {
-    let options = WriteOptions::new()
-        .compression(Compression::None)
-        .block_size(1);
-    // Of long values, each block is the only one in the window of its filter.
-    let windows = WriteOptions::leveldb()
-        .properties(true)
-        .compression(Compression::None)
-        .block_size(1);
-    for (options, value_len) in [
-        (options.clone(), 20),
-        (options.no_filter(), 20),
-        (windows, 3000),
-    ] {
-        let (specimen, file) = with_an_entry_in_a_key(&options, value_len);
-        let sound = specimen.examine(&specimen.file, 1, "sound");
-        assert_eq!(sound.unharmed, 2, "{sound:?}");
-        let outcome = specimen.examine(&file, 1, "a fake end");
-        assert_eq!(outcome.errors, 2);
-        // A single question to a table that has just been opened.
-        for key in &specimen.probes[..10] {
-            let single = || from_reads(&file).unwrap();
-            assert!(single().get(key).is_err());
-            assert!(single().get_many(&[key]).is_err());
-            assert!(single().cursor().seek(key).is_err());
-            assert!(single().range(&key[..]..).next().unwrap().is_err());
-            let back = single().range(..=&key[..]).next_back();
-            assert!(back.is_none_or(|entry| entry.is_err()), "{key:?}");
-            assert!(single().may_contain(key).unwrap_or(true));
-            let merged = Table::merge([single().range(&key[..]..=&key[..])]);
-            let first = merged.and_then(|merged| merged.into_iter().next().transpose());
-            assert!(first.is_err(), "{key:?}");
-        }
-    }
-}
-
-/// A window's filter rejected keys for the block that the lie leads to, and lookups took them for absent.
-#[test]
-fn a_key_that_contains_an_entry_hides_none_of_a_database() {
-    let options = WriteOptions::leveldb()
-        .properties(true)
-        .compression(Compression::None)
-        .block_size(1);
-    // A length, and a sequence number and a type, which `stored` ends with.
-    let long = [b"c", &[0, 9, 5][..], b"a"].concat();
-    let value = vec![b'v'; 3000];
-    let mut builder = options.build_db(Vec::new());
-    for i in 0..10 {
-        builder.put(format!("b{i}"), 1, &value).unwrap();
-        builder.flush().unwrap();
-    }
-    for key in [long.clone(), [&long[..], b"z"].concat()] {
-        builder.put(key, 1, &value).unwrap();
-        builder.flush().unwrap();
-    }
-    for i in 0..80_000 {
-        builder.put(format!("d{i:05}"), 1, b"v").unwrap();
-    }
-    let (file, _) = builder.finish_into_writer().unwrap();
-    let layout = Layout::of(&file);
-    let stored = [&long[..], &[1, 1, 0, 0, 0, 0, 0, 0]].concat();
-    let file = with_a_false_end(&file, &layout, &stored, &stored[4..]);
-    let source = std::sync::Arc::new(Bytes::from(file));
-    let single = || OpenOptions::new().open_db_source(source.clone()).unwrap();
-    for i in 0..10 {
-        let key = format!("b{i}");
-        assert!(single().get(&key).is_err());
-        assert!(single().may_contain(&key).unwrap_or(true));
-        assert!(single().at(9).get_entries(&[&key]).is_err());
-        let merged = leveltable::DbTable::merge([single().range(&key..=&key)]);
-        let first = merged.and_then(|merged| merged.into_iter().next().transpose());
-        assert!(first.is_err(), "{key}");
-    }
-}
-
-#[cfg(feature = "async")]
-#[test]
-fn a_key_that_contains_an_entry_hides_no_other_of_a_remote_table() {
-    use futures_util::FutureExt;
-    let options = WriteOptions::new()
-        .compression(Compression::None)
-        .block_size(1)
-        .no_filter();
-    let (specimen, file) = with_an_entry_in_a_key(&options, 20);
-    let file = Bytes::from(file);
-    for key in &specimen.probes[..10] {
-        let open = || {
-            let table = OpenOptions::new().open_async(file.clone(), Some(1 << 10));
-            table.now_or_never().unwrap().unwrap()
-        };
-        let found = open().get(key).now_or_never().unwrap();
-        assert!(found.is_err(), "{found:?}");
-        assert!(open().get_many(&[key]).now_or_never().unwrap().is_err());
-        let next = open().range(&key[..]..).next().now_or_never().unwrap();
-        assert!(next.is_err(), "{next:?}");
-        let mut back = open().range(..=&key[..]).reverse();
-        assert!(back.next().now_or_never().unwrap().is_err());
     }
 }
 

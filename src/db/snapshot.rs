@@ -74,11 +74,7 @@ impl DbTable {
 
     /// The first data block that may hold `target` or an older version, by index and filter.
     fn first_block(&self, target: &[u8]) -> Result<Option<BlockRef>> {
-        let found = self.table.candidate(target, self.table.order()?)?;
-        if let Some(found) = found {
-            self.table.inner.check_place(found)?;
-        }
-        Ok(found)
+        self.table.candidate(target, self.table.order()?)
     }
 
     /// The data block after `found` if it, too, may hold versions of the user key of `target`. It may if the index key between them

@@ -279,11 +279,6 @@ impl Entry {
         self.end as usize
     }
 
-    /// Its length.
-    pub(super) fn len(&self) -> u32 {
-        self.end - self.offset
-    }
-
     /// Number of bytes that its key shares with the key before.
     #[inline]
     pub(crate) fn shared(&self) -> usize {

@@ -27,19 +27,8 @@
 //! 65,536 pieces, these pieces are doubled in length. Tops are keys of the index as they are: a shorter one would lead to the wrong
 //! piece.
 //!
-//! # What makes a piece trusted
-//!
-//! `about.pieces` may lie, with a checksum that is right. So a piece is read from the beginning of the entry before it: by the top
-//! and the last handle of the piece before, that entry's bytes are known, and must be there. Then the top before this piece is a key
-//! of the index. The piece must have the stated number of entries, and end with its own top and last handle. After the last piece
-//! must come the first restart, whose four bytes are zero: no entry begins so, since its value is a handle. So a key is looked for
-//! in the one piece that can have it; one past the last top in the last piece, which shows that nothing comes after it.
-//!
-//! A key can contain an encoded entry, which then passes for the entry before a piece. The index block's own restarts tell, since
-//! each is the offset of an entry. Before a reader relies on what is *not* in a piece, it reads the piece's *anchor*, four bytes:
-//! the restart of the entry before, which must be where the piece is read from. (An entry that is found is in the table wherever
-//! pieces begin.) The anchor of the first piece is the number of restarts, which tells where they lie, and the codec. A piece needs
-//! no anchor if the one before was read, and is itself known to begin right: it ends where the next one begins.
+//! A reader checks that each piece has the stated checksum, number of entries, last key and last handle, that its keys ascend from the
+//! top before it, and that its handles ascend within the data.
 
 use std::ops::Range;
 
@@ -48,7 +37,6 @@ use bytes::Bytes;
 use super::block::{Block, BlockBuilder, Entry, check_shared, entries_of};
 use super::block_cursor::BlockCursor;
 use super::checksum::crc32c;
-use super::codec::RAW;
 use super::footer::BlockHandle;
 use super::pieces_filter::FilterPieces;
 use super::{Defect, require};
@@ -67,14 +55,11 @@ pub(crate) const PIECE_LEN: usize = 16 << 10;
 /// Most bytes of a top. A table that would have a longer one gets no `about.pieces`.
 const MAX_TOP: usize = 4096;
 
-/// Most bytes of all tops, and what is said of their pieces.
+/// Limit for the block of tops, values included.
 const MAX_TOPS: usize = 512 << 10;
 
 /// Number of tops between restarts.
 const TOP_INTERVAL: usize = 16;
-
-/// First bytes of a block's restarts, the first of which is 0.
-const FIRST_RESTART: [u8; 4] = [0; 4];
 
 /// `about.pieces`, decoded.
 #[derive(Debug)]
@@ -149,15 +134,15 @@ impl Input {
 pub(crate) struct IndexPieces {
     /// The handle of the index block.
     pub(crate) handle: BlockHandle,
-    /// The last entries of all pieces as the index has them, end to end.
-    last_entries: Bytes,
+    /// The last keys of all pieces, end to end.
+    tops: Bytes,
     pieces: Vec<Piece>,
 }
 
 #[derive(Debug, Default)]
 struct Piece {
-    /// Its last entry, whose key is its top, among those of all pieces.
-    last: Entry,
+    /// Where its last key lies among those of all pieces.
+    top: Range<usize>,
     /// The handle of its last data block.
     handle: BlockHandle,
     /// Where it ends in the index block.
@@ -168,31 +153,25 @@ struct Piece {
 }
 
 impl Piece {
-    /// The piece after `before`, of which the tops' block has this `top` and `value`. Appends its last entry to the `entries` of those
-    /// before.
+    /// The piece after `before`, of which the tops' block has this `top` and `value`. Appends its top to the `tops` of those before.
     fn decode(
         before: Option<&Piece>,
         top: &[u8],
         value: &[u8],
-        entries: &mut Vec<u8>,
+        tops: &mut Vec<u8>,
     ) -> Option<Piece> {
         let (len, a) = get_varint32(value)?;
         let (blocks, b) = get_varint32(value.get(a..)?)?;
         let (handle, c) = BlockHandle::decode(value.get(a + b..)?)?;
         let crc = fixed32_at(value, a + b + c)?;
-        let start = entries.len();
-        for len in [0, top.len(), c] {
-            put_varint(entries, len as u64);
-        }
-        entries.extend_from_slice(top);
-        entries.extend_from_slice(value.get(a + b..a + b + c)?);
-        let last = entries_of(entries, start, 0).next()?.ok()?;
+        let start = tops.len();
+        tops.extend_from_slice(top);
         let data_end = before.map_or(Some(0), |before| before.handle.end())?;
         let none = Piece::default();
         let before = before.unwrap_or(&none);
-        let fits = last.len() <= len && blocks > 0 && handle.offset >= data_end;
+        let fits = blocks > 0 && handle.offset >= data_end;
         fits.then_some(Piece {
-            last,
+            top: start..tops.len(),
             handle,
             end: before.end.checked_add(len)?,
             blocks: before.blocks.checked_add(blocks)?,
@@ -211,13 +190,13 @@ impl IndexPieces {
         let most = TOP_INTERVAL * tops.len();
         let block = Block::parse(tops)?;
         block.check_entries()?;
-        let (mut entries, mut pieces) = (Vec::new(), Vec::<Piece>::new());
+        let (mut all_tops, mut pieces) = (Vec::new(), Vec::<Piece>::new());
         let mut cursor = BlockCursor::new(block);
         while cursor.next()? {
             let top = cursor.key();
-            let is_short = entries.len() + top.len() <= most && top.len() <= MAX_TOP;
+            let is_short = all_tops.len() + top.len() <= most && top.len() <= MAX_TOP;
             let piece = is_short
-                .then(|| Piece::decode(pieces.last(), top, cursor.value(), &mut entries))
+                .then(|| Piece::decode(pieces.last(), top, cursor.value(), &mut all_tops))
                 .flatten()
                 .filter(|piece| piece.handle.end().is_some_and(|end| end <= handle.offset));
             let Some(piece) = piece else {
@@ -233,7 +212,7 @@ impl IndexPieces {
         require(size == Some(handle.size), expected, found)?;
         Ok(IndexPieces {
             handle,
-            last_entries: entries.into(),
+            tops: all_tops.into(),
             pieces,
         })
     }
@@ -252,14 +231,8 @@ impl IndexPieces {
     /// tops ascend.
     pub(crate) fn tops(&self) -> (Bytes, Vec<(Range<usize>, BlockHandle)>) {
         let pieces = self.pieces.iter();
-        let tops = pieces.map(|piece| (piece.last.unshared(), piece.handle));
-        (self.last_entries.clone(), tops.collect())
-    }
-
-    /// The last entry of `piece`.
-    fn last_entry(&self, piece: &Piece) -> &[u8] {
-        let entry = piece.last.offset()..piece.last.end();
-        self.last_entries.get(entry).unwrap_or(&[])
+        let tops = pieces.map(|piece| (piece.top.clone(), piece.handle));
+        (self.tops.clone(), tops.collect())
     }
 
     /// Number of the first data block of piece `i`; of `len()`, of all blocks.
@@ -271,30 +244,19 @@ impl IndexPieces {
         self.pieces.get(i.wrapping_sub(1))
     }
 
-    /// What comes after piece `i` and is read with it.
-    fn after(&self, i: usize) -> &'static [u8] {
-        if i + 1 == self.len() {
-            &FIRST_RESTART
-        } else {
-            &[]
-        }
-    }
-
-    /// Where the bytes lie in the file that [`decode_piece`](Self::decode_piece) takes: those of piece `i`, one of `0..len()`, and
-    /// those beside it that show that its ends are right.
+    /// Where piece `i`, one of `0..len()`, lies in the file.
     pub(crate) fn range(&self, i: usize) -> Range<u64> {
-        let before = self.before(i);
-        let start = before.map_or(0, |before| before.end - before.last.len());
+        let start = self.before(i).map_or(0, |before| before.end);
         let end = self.pieces.get(i).map_or(start, |piece| piece.end);
         let offset = self.handle.offset;
-        offset + u64::from(start)..offset + u64::from(end) + self.after(i).len() as u64
+        offset + u64::from(start)..offset + u64::from(end)
     }
 
     /// Decodes piece `i` from the `bytes` at its [`range`](Self::range), and calls `take` with each entry: where its key lies in
     /// `bytes`, and its handle. What it was called with is to be trusted only if the result is `Ok`.
     ///
-    /// Checks all that [makes a piece trusted](self), that handles ascend without overlap, before the index, and that keys ascend,
-    /// unless the order is not known (`None`).
+    /// Checks the stated checksum, number of entries and last one, that handles ascend without overlap from the piece before, and
+    /// that keys ascend from the top before, unless the order is not known (`None`).
     pub(crate) fn decode_piece(
         &self,
         i: usize,
@@ -303,57 +265,33 @@ impl IndexPieces {
         mut take: impl FnMut(Range<usize>, BlockHandle),
     ) -> Result<(), Defect> {
         let before = self.before(i);
-        let entry_before = before.map_or(&[][..], |before| self.last_entry(before));
-        let piece = bytes.strip_prefix(entry_before);
-        let piece = piece.and_then(|piece| piece.strip_suffix(self.after(i)));
-        let Some((piece, said)) = piece.zip(self.pieces.get(i)) else {
-            let expected =
-                format!("piece {i} of the index beside the entry that is said to be before");
-            return Err(Defect::new(expected, "other bytes"));
+        let Some(said) = self.pieces.get(i) else {
+            return Ok(());
         };
-        let crc = crc32c(piece);
+        let crc = crc32c(bytes);
         let expected = || format!("piece {i} of the index with checksum {:#010x}", said.crc);
-        let found = || format!("{crc:#010x} (computed from {} bytes)", piece.len());
+        let found = || format!("{crc:#010x} (computed from {} bytes)", bytes.len());
         require(crc == said.crc, expected, found)?;
         let data_start = before.and_then(|before| before.handle.end());
         let mut data = data_start.unwrap_or(0)..self.handle.offset;
-        let (mut last, mut blocks) = (0, 0);
-        let mut previous = before.and_then(|before| self.last_entries.get(before.last.unshared()));
-        for entry in entries_of(piece, 0, 0) {
+        let mut blocks = 0;
+        let mut previous = before.and_then(|before| self.tops.get(before.top.clone()));
+        for entry in entries_of(bytes, 0, 0) {
             let entry = entry?;
             check_shared(&entry, 0)?;
             let [key, value] =
-                [entry.unshared(), entry.value()].map(|range| piece.get(range).unwrap_or(&[]));
+                [entry.unshared(), entry.value()].map(|range| bytes.get(range).unwrap_or(&[]));
             let handle = take_handle((key, value), previous, &mut data, order)?;
-            let Range { start, end } = entry.unshared();
-            take(entry_before.len() + start..entry_before.len() + end, handle);
-            (previous, last, blocks) = (Some(key), entry.offset(), blocks + 1);
+            take(entry.unshared(), handle);
+            (previous, blocks) = (Some(key), blocks + 1);
         }
         let stated = said.blocks as usize - self.blocks_before(i);
-        let is_as_stated = blocks == stated && piece.get(last..) == Some(self.last_entry(said));
+        let has_top = previous == self.tops.get(said.top.clone());
+        let is_as_stated = blocks == stated && has_top && Some(data.start) == said.handle.end();
         let expected = || format!("{stated} entries in piece {i} of the index, the last as stated");
-        let found = || format!("{blocks} entries, or another");
-        require(is_as_stated, expected, found)
-    }
-
-    /// Checks the `bytes` of the anchor of piece `i`, one of `0..len()`.
-    pub(crate) fn check_anchor(&self, i: usize, bytes: &[u8]) -> Result<(), Defect> {
-        let (_, anchor) = self.anchor(i);
-        let expected = || format!("restarts with {anchor:02x?} before piece {i} of the index");
-        require(bytes == anchor, expected, || format!("{bytes:02x?}"))
-    }
-
-    /// Where in the file the anchor of piece `i`, one of `0..len()`, begins, and what it must be.
-    pub(crate) fn anchor(&self, i: usize) -> (u64, Vec<u8>) {
-        let count = self.blocks_before(self.len()) as u32;
-        let count_at = self.handle.offset + self.handle.size - 4;
-        if i == 0 {
-            return (count_at, [&count.to_le_bytes()[..], &[RAW]].concat());
-        }
-        let restarts = u64::from(count) - self.blocks_before(i) as u64 + 1;
-        let start = self.range(i).start - self.handle.offset;
-        let offset = count_at - 4 * restarts;
-        (offset, (start as u32).to_le_bytes().to_vec())
+        require(is_as_stated, expected, || {
+            format!("{blocks} entries, or another")
+        })
     }
 
     /// Checks that the index block `index`, wherever it lies, is the one that is divided. Takes one pass over it.
@@ -516,7 +454,7 @@ mod tests {
     }
 
     fn top(pieces: &IndexPieces, i: usize) -> &[u8] {
-        &pieces.last_entries[pieces.pieces[i].last.unshared()]
+        &pieces.tops[pieces.pieces[i].top.clone()]
     }
 
     #[test]
@@ -531,22 +469,8 @@ mod tests {
             assert_eq!(pieces.len(), entries_len.div_ceil(PIECE_LEN - 8));
             assert_eq!(pieces.blocks_before(pieces.len()), count);
             let mut found = Vec::new();
-            let frame = [&index[..], &[RAW]].concat();
-            let anchor = |i| {
-                let (offset, bytes) = pieces.anchor(i);
-                part(&frame, pieces.handle, offset..offset + bytes.len() as u64)
-            };
             for i in 0..pieces.len() {
                 assert_eq!(found.len(), pieces.blocks_before(i));
-                pieces.check_anchor(i, anchor(i)).unwrap();
-                let wrong_ones = anchor(i).iter().enumerate().map(|(at, byte)| {
-                    let mut wrong = anchor(i).to_vec();
-                    wrong[at] = byte ^ 1;
-                    wrong
-                });
-                for wrong in wrong_ones {
-                    assert!(pieces.check_anchor(i, &wrong).is_err());
-                }
                 let bytes = bytes_of(&index, &pieces, i);
                 let order = Some(&Order::Bytewise);
                 pieces
@@ -564,103 +488,37 @@ mod tests {
         }
     }
 
-    /// Where a lookup by pieces alone finds `key`: the offset of its data block; `None` past all. An error if it needs a piece that
-    /// is not as stated.
-    fn look_up(index: &[u8], pieces: &IndexPieces, key: &[u8]) -> Result<Option<u64>, Defect> {
-        let last = pieces.len() - 1;
-        let i = (0..last).find(|&i| key <= top(pieces, i));
-        let i = i.unwrap_or(last);
-        let bytes = bytes_of(index, pieces, i);
-        let mut found = None;
-        pieces.decode_piece(i, bytes, Some(&Order::Bytewise), |at, handle| {
-            if found.is_none() && *key <= bytes[at] {
-                found = Some(handle.offset);
-            }
-        })?;
-        Ok(found)
-    }
-
-    /// Each number of a piece changed by a little, each byte of the block set to others, and pieces left out while the sums stay
-    /// right: a lookup finds the data block that it should, or an error.
+    /// Flipped bits, a wrong number of entries, and keys or handles out of order.
     #[test]
-    fn pieces_that_lie_hide_no_entry() {
-        let keys = numbers(300);
-        let (index, offset) = (index_of(&keys), 105 * 300);
-        let parsed = Block::parse(&index[..]).unwrap();
-        let size = index.len() as u64;
-        let builder = |tops| PiecesBuilder {
-            index: BlockHandle { offset, size },
-            tops,
-            filters: Vec::new(),
+    fn a_piece_that_is_not_as_stated_is_an_error() {
+        let decode = |index: &[u8], pieces: &IndexPieces, i| {
+            let bytes = bytes_of(index, pieces, i);
+            pieces.decode_piece(i, bytes, Some(&Order::Bytewise), |_, _| ())
         };
-        let sound = builder(tops_of(&parsed, 500).unwrap()).finish();
-        let probes: Vec<Vec<u8>> = (0..=900).map(|i| format!("{i:016}").into_bytes()).collect();
-        let (mut lies, mut right) = (0, 0);
-        let mut ask = |pieces: &IndexPieces| {
-            for (i, key) in probes.iter().enumerate().step_by(7) {
-                let expected = (i < 898).then(|| 105 * i.div_ceil(3) as u64);
-                match look_up(&index, pieces, key) {
-                    Ok(found) => assert_eq!(found, expected, "{i}"),
-                    Err(_) => lies += 1,
-                }
-                right += 1;
+        let index = index_of(&numbers(1_500));
+        let sound = || pieces_of(&index, 105 * 1_500);
+        assert_eq!(sound().len(), 3);
+        for i in 0..3 {
+            let Range { start, end } = sound().range(i);
+            for at in (start..end).step_by(97) {
+                let mut damaged = index.clone();
+                damaged[(at - 105 * 1_500) as usize] ^= 1 << (at % 8);
+                assert!(decode(&damaged, &sound(), i).is_err(), "{at}");
             }
-        };
-        let decoded = |block: &[u8]| {
-            let decoded = Pieces::decode(Bytes::copy_from_slice(block));
-            decoded.ok().flatten().map(|pieces| pieces.index)
-        };
-        ask(&decoded(&sound).unwrap());
-        for at in 0..sound.len() {
-            for byte in [
-                0,
-                1,
-                0x7f,
-                0x80,
-                0xff,
-                sound[at] ^ 1,
-                sound[at].wrapping_add(1),
-            ] {
-                let mut lying = sound.clone();
-                lying[at] = byte;
-                if let Some(pieces) =
-                    decoded(&lying).filter(|pieces| pieces.handle.offset == offset)
-                {
-                    ask(&pieces);
-                }
-            }
+            let mut pieces = sound();
+            pieces.pieces[i].blocks += 1;
+            assert!(decode(&index, &pieces, i).is_err());
         }
-        // The last piece is gone, or ends before its last entry, and the first says that it has as many more entries as are missing.
-        let entry = parsed.restart(1) as u32;
-        for left_out in 1..=20 {
-            let mut pieces = decoded(&sound).unwrap();
-            let last = pieces.pieces.last_mut().unwrap();
-            if !(entry * left_out).is_multiple_of(4) {
-                continue;
-            }
-            last.end -= entry * left_out;
-            let more = entry * left_out / 4;
-            pieces
-                .pieces
-                .iter_mut()
-                .for_each(|piece| piece.blocks += more);
-            let last = pieces.pieces.last_mut().unwrap();
-            assert_eq!(last.index_size(), size);
-            let (before, kept) = (pieces.pieces.len() - 2, 300 - left_out as usize);
-            let start = pieces.pieces[before].end as usize;
-            let last = pieces.pieces.last_mut().unwrap();
-            last.crc = crc32c(&index[start..last.end as usize]);
-            last.handle.offset = 105 * (kept as u64 - 1);
-            let kept_last = parsed.entry_at_restart(kept - 1).unwrap();
-            let kept_last = parsed.bytes(kept_last.offset()..kept_last.end());
-            let start = pieces.pieces[before].last.end();
-            pieces.last_entries = [&pieces.last_entries[..start], kept_last].concat().into();
-            let last = entries_of(&pieces.last_entries, start, 0).next();
-            pieces.pieces.last_mut().unwrap().last = last.unwrap().unwrap();
-            assert!(look_up(&index, &pieces, &keys[299]).is_err(), "{left_out}");
-            ask(&pieces);
-        }
-        assert!(lies > 100 && lies < right / 2, "{lies} of {right}");
+        // The keys and the data of the first piece come after those of the second.
+        let mut pieces = sound();
+        let [first, second] = [0, 1].map(|i| pieces.pieces[i].top.clone());
+        pieces.pieces[0].top = pieces.pieces[2].top.clone();
+        assert!(decode(&index, &pieces, 1).is_err());
+        pieces.pieces[0].top = first;
+        assert!(decode(&index, &pieces, 1).is_ok());
+        pieces.pieces[0].handle = pieces.pieces[2].handle;
+        assert!(decode(&index, &pieces, 1).is_err());
+        assert_eq!(top(&pieces, 1), &pieces.tops[second]);
     }
 
     #[test]

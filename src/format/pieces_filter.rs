@@ -34,10 +34,8 @@ const MAX_PIECES: usize = 1 << 16;
 /// Logarithms of the shortest and of the longest piece. No equation needs words of more than two pieces.
 const PIECE_LGS: Range<u64> = 12..32;
 
-/// The piece at the end of the block, of which there is a copy. Nothing is rejected before the copy was compared with it.
-const TAIL: usize = 0;
-
-/// A divided filter block. Its pieces are numbered: the tail, those of the words, and those of the codes.
+/// A divided filter block. Its pieces are numbered: those of the words, and those of the codes. The copy of the tail stands for the
+/// rest.
 #[derive(Debug)]
 pub(crate) struct FilterPieces {
     /// The handle of the filter block.
@@ -96,7 +94,7 @@ impl FilterPieces {
             lg: lg as u32,
             mask: (1 << lg) - 1,
             crcs: input.take(4 * count)?,
-            codes: 1 + words,
+            codes: words,
             layout,
             tail,
         })
@@ -107,9 +105,9 @@ impl FilterPieces {
         self.tail.len() + self.crcs.len()
     }
 
-    /// Number of pieces, the tail included.
+    /// Number of pieces.
     pub(crate) fn len(&self) -> usize {
-        self.crcs.len() / 4 + 1
+        self.crcs.len() / 4
     }
 
     /// Whether the filter has the keys of every data block that begins before `data_end`, and so of the whole table: LevelDB's
@@ -123,36 +121,37 @@ impl FilterPieces {
     pub(crate) fn range(&self, i: usize) -> Range<u64> {
         let words_len = self.layout.words_len;
         let codes_end = words_len + self.layout.codes_len;
-        let (start, end) = match i {
-            TAIL => (codes_end, codes_end + self.tail.len()),
-            _ if i < self.codes => ((i - 1) << self.lg, words_len),
-            _ => (words_len + ((i - self.codes) << self.lg), codes_end),
+        let (start, end) = if i < self.codes {
+            (i << self.lg, words_len)
+        } else {
+            (words_len + ((i - self.codes) << self.lg), codes_end)
         };
         let end = end.min(start + (1 << self.lg));
         self.handle.offset + start as u64..self.handle.offset + end as u64
     }
 
-    /// Checks the bytes at the [`range`](Self::range) of piece `i`. Those of the tail must equal their copy, by which pieces were
-    /// found.
+    /// Checks the bytes at the [`range`](Self::range) of piece `i`.
     pub(crate) fn check(&self, i: usize, bytes: &[u8]) -> Result<(), Defect> {
-        let crc = i.checked_sub(1).map(|i| 4 * i);
-        let (stored, computed) = (crc.and_then(|at| fixed32_at(&self.crcs, at)), crc32c(bytes));
-        let is_right = stored.map_or(*bytes == *self.tail, |stored| stored == computed);
+        let (stored, computed) = (fixed32_at(&self.crcs, 4 * i), crc32c(bytes));
         let expected = || {
-            let crc = stored.unwrap_or_else(|| crc32c(&self.tail));
+            let crc = stored.unwrap_or_default();
             format!("piece {i} of the filter with checksum {crc:#010x}")
         };
         let found = || format!("{computed:#010x} (computed from {} bytes)", bytes.len());
-        require(is_right, expected, found)
+        require(stored == Some(computed), expected, found)
     }
 
     /// Checks that the filter block `block`, wherever it lies, is the one that is divided.
     pub(crate) fn check_block(&self, block: &[u8]) -> Result<(), Defect> {
+        let expected = || format!("a filter that ends with {:02x?}", self.tail);
+        let end = block.len().saturating_sub(self.tail.len());
+        let end = block.get(end..).unwrap_or(&[]);
+        require(*end == *self.tail, expected, || format!("{end:02x?}"))?;
         (0..self.len()).try_for_each(|i| self.check(i, part(block, self.handle, self.range(i))))
     }
 
     /// Whether the filter may have a key with this [hash](RibbonFilterPolicy::hash). `piece` returns a piece that is there and has
-    /// been [checked](Self::check), by its number. `None` if one is [missing](Self::missing): nothing is rejected without the tail.
+    /// been [checked](Self::check), by its number. `None` if one is [missing](Self::missing).
     ///
     /// A filter that contradicts itself has every key.
     #[inline]
@@ -161,7 +160,6 @@ impl FilterPieces {
         hash: u64,
         piece: impl Fn(usize) -> Option<&'p [u8]>,
     ) -> Option<bool> {
-        piece(TAIL)?;
         let layout = &self.layout;
         let mut place = layout.first(hash);
         while let Some(probe) = place.filter(|probe| probe.code_at() < layout.codes_len) {
@@ -182,7 +180,7 @@ impl FilterPieces {
         mut layers: usize,
         piece: impl Fn(usize) -> Option<&'p [u8]>,
     ) -> Vec<usize> {
-        let mut needs = vec![TAIL];
+        let mut needs = Vec::new();
         let layout = &self.layout;
         let mut place = layout.first(hash);
         while let Some(probe) = place {
@@ -190,8 +188,7 @@ impl FilterPieces {
             let code = codes.and_then(|codes| codes.get(probe.code_at() & self.mask));
             if code.is_none_or(|&code| !probe.is_bumped(code)) {
                 let words = layout.words_at(&probe);
-                let first = 1 + (words.start >> self.lg);
-                needs.extend(first..1 + words.end.div_ceil(1 << self.lg));
+                needs.extend(words.start >> self.lg..words.end.div_ceil(1 << self.lg));
                 needs
                     .extend((probe.code_at() < layout.codes_len).then(|| self.codes_piece(&probe)));
                 layers = code.map_or(layers.saturating_sub(1), |_| 0);
@@ -218,7 +215,7 @@ impl FilterPieces {
         if range.is_empty() {
             return Some(true);
         }
-        let i = 1 + (range.start >> self.lg);
+        let i = range.start >> self.lg;
         let first = piece(i)?;
         let holds = |words: &[u8]| self.layout.holds(probe, words).unwrap_or(true);
         let start = range.start & self.mask;
@@ -308,8 +305,11 @@ mod tests {
                     part
                 })
                 .collect();
-            let (tail, others) = parts.split_first().unwrap();
-            assert_eq!([&others.concat()[..], tail].concat(), block);
+            assert_eq!([&parts.concat()[..], &pieces.tail].concat(), block);
+            pieces.check_block(&block).unwrap();
+            let mut damaged = block.clone();
+            *damaged.last_mut().unwrap() ^= 1;
+            assert!(pieces.check_block(&damaged).is_err());
             let policy = RibbonFilterPolicy::new(10);
             let (mut asked, mut again, mut straddling) = (0, 0, 0);
             for key in (0..40_000u32).map(|i| (i * 17).to_be_bytes()) {
@@ -325,7 +325,7 @@ mod tests {
                     let needs = pieces.missing(hash, 1, piece);
                     assert!(!needs.is_empty() && needs.iter().all(|&i| !there[i]));
                     if rounds == 0 {
-                        straddling += u32::from(needs.len() > 3);
+                        straddling += u32::from(needs.len() > 2);
                         let both = pieces.missing(hash, 2, piece);
                         assert!(needs.iter().all(|piece| both.contains(piece)));
                     }
@@ -333,7 +333,6 @@ mod tests {
                     rounds += 1;
                 };
                 assert_eq!(found, policy.key_may_match(&key, filter));
-                assert!(there[TAIL], "asked without the tail");
                 (asked, again) = (asked + 1, again + u32::from(rounds > 1));
             }
             assert!(again <= asked / 8, "{keys} keys: {again} of {asked}");

@@ -71,8 +71,8 @@ pub fn prefix_bounds(prefix: &[u8]) -> Bounds {
 }
 
 impl Inner {
-    /// The data blocks that may have entries within bounds, or must be seen to be sure that none has. The pieces of the index that
-    /// name the first and the last of them are there, or are read.
+    /// The data blocks that may have entries within bounds. The pieces of the index that name the first and the last of them are
+    /// there, or are read.
     pub(super) fn blocks_within(&self, (lower, upper): &Bounds) -> Result<Range<usize>> {
         let all = self.index.len();
         let block_at = |bound| match key_of(bound) {
@@ -92,9 +92,7 @@ impl Inner {
             }
             (_, Some(found)) => found.block,
             (Bound::Unbounded, None) => 0,
-            // Past the last index key there is nothing if the last block is in order, which is seen when it comes in.
-            (_, None) if self.index.is_end_checked() => all,
-            (_, None) => all.saturating_sub(1),
+            (_, None) => all,
         };
         let end = block_at(upper)?.map_or(all, |last| last.block + 1);
         Ok(start..end.max(start))

@@ -234,11 +234,10 @@ impl Cursor {
         }
         self.limit()?;
         let (inner, order) = (&*self.table.inner, self.table.order()?);
-        let find = || inner.find_block(key, order);
+        let find = || inner.index.seek(key, order);
         let Some(found) = inner.ask(find, || inner.missing_of_index(key, order))? else {
             return Ok(self.leave(Some(Way::Forward)));
         };
-        inner.check_place(found)?;
         self.load(found, None)?;
         let sought = self.entries.seek(key, self.table.order()?);
         // Past the block's last key, but not past its index key, it is the next block's first.

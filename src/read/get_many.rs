@@ -4,7 +4,6 @@ use bytes::Bytes;
 
 use crate::error::Result;
 use crate::read::index::BlockRef;
-use crate::read::parts::Part;
 use crate::read::store::{Loaded, whole};
 use crate::read::table::{Table, find_value};
 
@@ -31,8 +30,6 @@ pub(super) fn blocks_of<K>(wanted: &[Wanted<K>]) -> impl Iterator<Item = (BlockR
 pub(super) struct Values<'t> {
     table: &'t Table,
     pub(super) values: Vec<Option<Bytes>>,
-    /// What must be read before it is certain that the table does not hold the other keys.
-    pub(super) parts: Vec<Part>,
 }
 
 impl<'t> Values<'t> {
@@ -40,7 +37,6 @@ impl<'t> Values<'t> {
         Values {
             table,
             values: vec![None; keys],
-            parts: Vec::new(),
         }
     }
 
@@ -55,7 +51,7 @@ impl<'t> Values<'t> {
                     *slot = Some(block.0.slice(value));
                 }
                 (Some(slot), Some(value)) => *slot = block.0.get(value).map(Bytes::copy_from_slice),
-                _ => (self.parts).extend(inner.anchors(wanted.found.piece as usize)),
+                _ => {}
             }
         }
         Ok(())
@@ -94,7 +90,6 @@ impl Table {
             sort_by_block(&mut wanted);
         }
         self.search_blocks(&wanted, |keys, block| found.search(keys, block))?;
-        self.inner.bring(found.parts)?;
         Ok(found.values)
     }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use bytes::Bytes;
 
@@ -47,10 +47,6 @@ struct Slot {
     /// The number of its first data block.
     first: usize,
     piece: OnceLock<Box<LoadedPiece>>,
-    /// Whether its [anchor](IndexPieces::anchor) was checked.
-    is_anchored: AtomicBool,
-    /// Whether it is known to begin after the last entry of the piece before, as the first one does.
-    is_placed: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -97,7 +93,7 @@ pub(crate) struct BlockRef {
     /// Which of the table's data blocks it is, from 0.
     pub(crate) block: usize,
     /// Which piece of the index names it, and which of that piece's blocks it is.
-    pub(super) piece: u32,
+    piece: u32,
     at: u32,
     pub(crate) handle: BlockHandle,
 }
@@ -196,7 +192,6 @@ impl Index {
         let pieces = divided.as_ref();
         let slot = |p| Slot {
             first: pieces.map_or(0, |pieces| pieces.blocks_before(p)),
-            is_placed: AtomicBool::new(p == 0),
             ..Slot::default()
         };
         Index {
@@ -233,13 +228,10 @@ impl Index {
         (0..self.tops.len()).map(|p| self.tops.key(p))
     }
 
-    /// An offset at or after that of the last data block; `None` in an empty table. Not what an entry says that was not checked: a
-    /// filter that covers too little would hide keys.
+    /// The offset of the last data block; `None` in an empty table.
     pub(super) fn last_block_offset(&self) -> Option<u64> {
-        let last = self.block(self.len.checked_sub(1)?).ok();
-        // A piece may not be what it seems until it is known where it begins.
-        let last = last.filter(|last| self.is_placed(last.piece as usize));
-        Some(last.map_or(self.footer.data_end(), |last| last.handle.offset))
+        let last = self.tops.len().checked_sub(1)?;
+        Some(self.tops.handle(last).offset)
     }
 
     /// Where in the file the last data block of piece `p`, one of `0..pieces()`, ends.
@@ -320,15 +312,6 @@ impl Index {
         (p < last || order.compare(self.tops.key(last), key).is_ge()).then_some(p)
     }
 
-    /// Whether it was seen that the table ends where its index says: its last block was checked.
-    pub(super) fn is_end_checked(&self) -> bool {
-        let is_checked = |last: BlockRef| {
-            self.state(last).has(State::CHECKED) && self.is_placed(last.piece as usize)
-        };
-        let last = self.len.checked_sub(1);
-        last.is_none_or(|last| self.block(last).is_ok_and(is_checked))
-    }
-
     /// Checks that a block whose keys go from `first` to `last` lies where the index has it: after the index key of the
     /// block before, and not past its own.
     pub(super) fn check_ends(
@@ -351,46 +334,6 @@ impl Index {
         let own = self.key(found);
         if order.compare(last, own).is_gt() {
             return misordered("a block's last key and its index key", last, own);
-        }
-        Ok(())
-    }
-
-    /// Whether it is known that piece `p` begins where it says, so that an answer may rely on what it does not hold.
-    #[inline]
-    pub(super) fn is_placed(&self, p: usize) -> bool {
-        let slot = self.slots.get(p);
-        slot.is_some_and(|slot| slot.is_placed.load(Relaxed)) || self.find_place(p)
-    }
-
-    /// A piece's anchor shows where it begins, if that of the first one was checked, too. A piece that is there shows where the next
-    /// one begins.
-    #[cold]
-    fn find_place(&self, p: usize) -> bool {
-        let is_counted = self.is_anchored(0);
-        let is_shown = |slot: &Slot| {
-            slot.is_placed.load(Relaxed) || is_counted && slot.is_anchored.load(Relaxed)
-        };
-        let slots = self.slots.get(..=p).unwrap_or(&[]);
-        let shown = slots.iter().rposition(is_shown);
-        let is_found = shown.is_some_and(|shown| (shown..p).all(|p| self.has(p)));
-        if is_found {
-            let slots = slots.iter().skip(shown.unwrap_or(0));
-            slots.for_each(|slot| slot.is_placed.store(true, Relaxed));
-        }
-        is_found
-    }
-
-    /// Whether the anchor of piece `p` was checked.
-    pub(super) fn is_anchored(&self, p: usize) -> bool {
-        let slot = self.slots.get(p);
-        slot.is_some_and(|slot| slot.is_anchored.load(Relaxed))
-    }
-
-    /// Checks the bytes of the anchor of piece `p`.
-    pub(super) fn admit_anchor(&self, p: usize, bytes: &[u8]) -> Result<(), Defect> {
-        if let (Some(pieces), Some(slot)) = (&self.divided, self.slots.get(p)) {
-            pieces.check_anchor(p, bytes)?;
-            slot.is_anchored.store(true, Relaxed);
         }
         Ok(())
     }

@@ -431,10 +431,7 @@ impl Table {
 impl Inner {
     /// Keeps those parts that came with the end of the file. What is damaged there is an error now.
     async fn admit_tail(&mut self) -> Result<()> {
-        self.load_parts(self.parts(), true).await?;
-        let pieces = (0..self.index.pieces()).filter(|&p| self.index.has(p));
-        let anchors = pieces.flat_map(|p| self.anchors(p)).collect();
-        self.load_parts(anchors, true).await
+        self.load_parts(self.parts(), true).await
     }
 
     /// Checks and keeps `parts`, of which those are read first that are not held; or only those that are held.

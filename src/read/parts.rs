@@ -16,8 +16,6 @@ use crate::read::table::Inner;
 pub(super) enum Part {
     /// This piece of the index.
     Index(usize),
-    /// What shows where this piece of the index begins; of the first one, how many entries the index has.
-    Anchor(usize),
     /// This piece of the filter; piece 0 of one that is read whole.
     Filter(usize),
     /// This piece of the filter of prefixes.
@@ -50,9 +48,7 @@ impl Inner {
 
     /// The piece of the index that tells where to look for `key`, if it is not there yet.
     pub(super) fn missing_of_index(&self, key: &[u8], order: &Order) -> Vec<Part> {
-        // Past the last key, the last block is looked at once.
         let p = self.index.seek_piece(key, order);
-        let p = p.or_else(|| self.index.pieces().checked_sub(1));
         let part = p.map(Part::Index).filter(|&part| !self.has(part));
         part.into_iter().collect()
     }
@@ -65,16 +61,14 @@ impl Inner {
         needed.filter(|&part| !self.has(part)).collect()
     }
 
-    /// The pieces of the index that name the first and the last data block within bounds, and what shows where the first begins.
+    /// The pieces of the index that name the first and the last data block within bounds.
     pub(super) fn missing_for_bounds(&self, (lower, upper): &Bounds) -> Result<Vec<Part>> {
         let piece_at = |bound| match key_of(bound) {
             Some(key) => (self.order()).map(|order| self.index.seek_piece(key, order)),
             None => Ok(None),
         };
         let (first, last) = (piece_at(lower)?, piece_at(upper)?);
-        let anchors = first.map_or(Vec::new(), |first| self.anchors(first));
-        let pieces = first.into_iter().chain(last).map(Part::Index);
-        Ok(pieces.chain(anchors).collect())
+        Ok(first.into_iter().chain(last).map(Part::Index).collect())
     }
 
     /// The pieces of the index that name `blocks`.
@@ -97,15 +91,6 @@ impl Inner {
         let mut parts = self.index_parts(0..self.index.len());
         parts.extend(self.filter_parts());
         parts
-    }
-
-    /// What must be read before an answer may rely on what piece `p` of the index does not hold: nothing if it is known where the
-    /// piece begins.
-    pub(super) fn anchors(&self, p: usize) -> Vec<Part> {
-        if self.index.is_placed(p) {
-            return Vec::new();
-        }
-        vec![Part::Anchor(0), Part::Anchor(p)]
     }
 
     /// The pieces of the index that a walk reads at once when it comes to data block `i`: the one that names it and, on the walk's
@@ -131,9 +116,6 @@ impl Inner {
             }
             parts.push(Part::Index(p));
         }
-        if let Some(&Part::Index(first)) = parts.iter().min() {
-            parts.extend(self.anchors(first));
-        }
         parts
     }
 }
@@ -145,7 +127,7 @@ impl Inner {
         match part {
             Part::Filter(i) => Some((self.filter.as_ref()?, i)),
             Part::Prefixes(i) => Some((self.prefixes.as_ref()?, i)),
-            Part::Index(_) | Part::Anchor(_) => None,
+            Part::Index(_) => None,
         }
     }
 
@@ -153,7 +135,6 @@ impl Inner {
     pub(super) fn has(&self, part: Part) -> bool {
         match part {
             Part::Index(p) => self.index.has(p),
-            Part::Anchor(p) => self.index.is_anchored(p),
             part => (self.filter_of(part)).is_none_or(|(filter, i)| filter.has(i)),
         }
     }
@@ -163,10 +144,6 @@ impl Inner {
         let divided = self.index.divided.as_ref();
         let range = match part {
             Part::Index(p) => divided.map(|pieces| pieces.range(p)),
-            Part::Anchor(p) => divided.map(|pieces| {
-                let (offset, bytes) = pieces.anchor(p);
-                offset..offset + bytes.len() as u64
-            }),
             part => self.filter_of(part).map(|(filter, i)| filter.range(i)),
         };
         range.unwrap_or_default()
@@ -179,7 +156,6 @@ impl Inner {
                 let kept = self.index.admit(p, bytes, self.order.as_ref());
                 (kept, Section::Index)
             }
-            Part::Anchor(p) => (self.index.admit_anchor(p, bytes), Section::Index),
             part => {
                 let last_block = self.index.last_block_offset();
                 let filter = self.filter_of(part);
@@ -239,33 +215,5 @@ impl Inner {
     /// Data block `i`, one of `0..index.len()`.
     pub(crate) fn block(&self, i: usize) -> Result<BlockRef> {
         self.ask(|| self.index.block(i), || self.index_parts(i..i + 1))
-    }
-
-    /// The one data block that can hold `key`, by what is there of the index. Past the last index key it is the last block, until that
-    /// was checked: only then is it certain that the table ends where its index says. That the block does not hold the key tells that the
-    /// table does not once the block's [place was checked](Inner::check_place).
-    #[inline]
-    pub(super) fn find_block(
-        &self,
-        key: &[u8],
-        order: &Order,
-    ) -> Result<Option<BlockRef>, NotLoaded> {
-        match self.index.seek(key, order)? {
-            None if !self.index.is_end_checked() => {
-                self.index.block(self.index.len() - 1).map(Some)
-            }
-            found => Ok(found),
-        }
-    }
-
-    /// Makes sure that the piece of the index that a data block was found in begins where it says, before an answer relies on what
-    /// it does not hold.
-    #[inline]
-    pub(crate) fn check_place(&self, found: BlockRef) -> Result<()> {
-        let p = found.piece as usize;
-        if self.index.is_placed(p) {
-            return Ok(());
-        }
-        self.bring(self.anchors(p))
     }
 }

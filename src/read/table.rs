@@ -199,7 +199,7 @@ impl Table {
         order: &Order,
     ) -> Result<Option<BlockRef>, NotLoaded> {
         let inner = &*self.inner;
-        let find = || inner.find_block(key, order);
+        let find = || inner.index.seek(key, order);
         let Some(filter) = &inner.filter else {
             return find();
         };
@@ -218,12 +218,10 @@ impl Table {
                 if is_expected && let Some((file, range)) = inner.in_place(found, self.read) {
                     prefetch_block(file.get(range).unwrap_or_default());
                 }
-                // The key may be elsewhere while it is not known where the piece of the index begins.
                 filter.ask(filter_key, found.handle.offset)?
                     || is_of_windows
-                        && (!inner.index.is_placed(found.piece as usize)
-                            || matches!(order, Order::Custom(_))
-                                && inner.may_be_in_next(filter, found, key, order))
+                        && matches!(order, Order::Custom(_))
+                        && inner.may_be_in_next(filter, found, key, order)
             }
             none if is_of_windows => return none,
             _ => filter.ask(filter_key, 0)?,
@@ -242,10 +240,8 @@ impl Table {
         };
         let block = inner.load(found, self.read, true)?;
         let value = find_value(&block, key, order);
-        match value.map_err(|defect| inner.locate(found, defect))? {
-            Some(value) => Ok(Some((block.0, value))),
-            None => inner.check_place(found).map(|()| None),
-        }
+        let value = value.map_err(|defect| inner.locate(found, defect))?;
+        Ok(value.map(|value| (block.0, value)))
     }
 
     /// Counters of the table's work so far, for all its clones together, opening included.

@@ -106,8 +106,8 @@ impl Specimen {
         self.probes = keys.into_iter().map(probe).collect();
     }
 
-    /// What is not read of a table in pieces, which have checksums of their own: the restarts of the index after the first, and
-    /// the trailers of the index and of the filter, if that is divided.
+    /// What is not read of a table in pieces, which have checksums of their own: the restarts of the index, the end of the filter, if
+    /// that is divided, of which there is a copy, and the trailers of both.
     fn unread(&self) -> Vec<Range<usize>> {
         let layout = Layout::of(&self.file);
         let Some(pieces) = &layout.pieces else {
@@ -115,12 +115,15 @@ impl Specimen {
         };
         let index = &layout.index;
         let restarts = 4 * common::entries(&common::payload(&self.file, index)).len() + 4;
-        let of_index = index.end - 5 - restarts + 4..index.end;
+        let of_index = index.end - 5 - restarts..index.end;
         let mut unread = Vec::from([of_index]);
         // The second byte is the number of filters that are divided.
         if common::payload(&self.file, pieces)[1] > 0 {
             let filter = layout.filter.expect("a filter that is divided");
-            unread.push(filter.end - 5..filter.end);
+            let block = common::payload(&self.file, &filter);
+            let layers = usize::from(block[block.len() - 10]);
+            let end = 4 * (layers - 1) + 19;
+            unread.push(filter.end - 5 - end..filter.end);
         }
         unread
     }

@@ -137,9 +137,6 @@ impl AsyncTable {
         let block = whole(self.fetch_block(found).await?);
         let value = find_value(&block, key, order);
         let value = value.map_err(|defect| inner.locate(found, defect))?;
-        if value.is_none() {
-            self.bring(inner.anchors(found.piece as usize)).await?;
-        }
         Ok(value.map(|value| block.0.slice(value)))
     }
 
@@ -173,7 +170,6 @@ impl AsyncTable {
         while let Some((i, block)) = arriving.try_next().await? {
             found.search(of_blocks.get(i).unwrap_or(&&[][..]), whole(block))?;
         }
-        self.bring(found.parts).await?;
         Ok(found.values)
     }
 

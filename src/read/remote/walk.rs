@@ -83,7 +83,6 @@ impl WalkBlocks {
             }
         }
         let found = inner.block(i)?;
-        table.bring(inner.anchors(found.piece as usize)).await?;
         let bytes = frame_range(found.handle);
         if self.here.get(&bytes).is_none() {
             self.here = Stretch::default();
