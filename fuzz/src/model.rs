@@ -90,8 +90,7 @@ impl Model {
 
     /// What a lookup must give: `Ok` with an answer, or an error; `None` if nothing is known.
     pub fn get(&self, key: &[u8]) -> Option<Result<Option<Vec<u8>>, ()>> {
-        // That a key is past the last index key says nothing if the last block is not in order.
-        let Some(block) = self.seek(key).or(self.blocks.len().checked_sub(1)) else {
+        let Some(block) = self.seek(key) else {
             return Some(Ok(None));
         };
         match &self.blocks[block].1 {
@@ -127,10 +126,10 @@ impl Model {
             Bound::Unbounded => Some(0),
             Bound::Included(key) | Bound::Excluded(key) => self.seek(key),
         };
-        let start = start.unwrap_or(self.blocks.len().saturating_sub(1));
+        let start = start.unwrap_or(self.blocks.len());
         // No block after the one that may hold the bound has a key within it.
         let last = key_of(upper).and_then(|key| self.seek(key));
-        let end = last.map_or(self.blocks.len(), |last| last.max(start) + 1);
+        let end = last.map_or(self.blocks.len(), |last| last + 1).max(start);
         let mut walked = Vec::new();
         for (_, state) in &self.blocks[start..end] {
             let entries = match state {
@@ -161,14 +160,9 @@ impl Model {
             Bound::Included(key) | Bound::Excluded(key) => self.seek(key),
         };
         let start = start.map_or(self.blocks.len(), |block| block + 1);
-        // Past the last index key, only the last block could hold it, also on the way back from an empty last block.
-        let last = self.blocks.len().saturating_sub(1);
-        let first = key_of(lower).map_or(0, |key| self.seek(key).unwrap_or(last));
+        let first = key_of(lower).map_or(0, |key| self.seek(key).unwrap_or(self.blocks.len()));
         let mut walked = Vec::new();
-        for (_, state) in self.blocks[first.min(start.saturating_sub(1))..start]
-            .iter()
-            .rev()
-        {
+        for (_, state) in self.blocks[first.min(start)..start].iter().rev() {
             let entries = match state {
                 State::Sound(entries) => entries,
                 State::Misordered(_) | State::Damaged => return (walked, End::Error),
