@@ -77,11 +77,9 @@
 //!   only pieces of index and filter that were not read yet. `AsyncTable`, of the feature `async`, awaits its reads instead, under any runtime.
 //! - A path given to [`TableBuilder::create`] is replaced atomically. Open tables go on reading the old file.
 //!
-//! # Events and metrics
+//! # Events
 //!
-//! [`Stats::metrics`] and [`BlockCache::metrics`] list counters and gauges for a metrics exporter, and
-//! [`render_metrics`] renders them in Prometheus' text format. With the feature `tracing`, the
-//! crate reports these events to the subscriber of the crate `tracing`, and opens no spans:
+//! With the feature `tracing`, the crate reports these events to the subscriber of the crate `tracing`, and opens no spans:
 //!
 //! | target | level | message | fields |
 //! |---|---|---|---|
@@ -175,7 +173,7 @@ pub use read::range::TableRange;
 #[cfg(feature = "async")]
 pub use read::remote;
 pub use read::source::{ReadAt, Source};
-pub use read::stats::{Stats, render_metrics};
+pub use read::stats::Stats;
 pub use read::table::Table;
 pub use read::table_cache::{OpenTable, TableCache};
 pub use write::builder::TableBuilder;

@@ -70,18 +70,6 @@ impl BlockCache {
     pub fn size(&self) -> u64 {
         self.0.weight()
     }
-
-    /// Returns the name, the value and a help text of each gauge of the cache, for a metrics exporter. Hits and misses are
-    /// counted by table: see [`Stats::metrics`](crate::Stats::metrics). [`render_metrics`](crate::render_metrics) renders both as text.
-    pub fn metrics(&self) -> impl Iterator<Item = (&'static str, u64, &'static str)> + use<> {
-        let size = "Bytes that the block cache holds, bookkeeping included.";
-        let capacity = "Most bytes that the block cache holds.";
-        [
-            ("leveltable_cache_size_bytes", self.size(), size),
-            ("leveltable_cache_capacity_bytes", self.capacity(), capacity),
-        ]
-        .into_iter()
-    }
 }
 
 impl fmt::Debug for BlockCache {
@@ -112,8 +100,6 @@ mod tests {
             );
         }
         assert!(cache.size() > cache.capacity() / 2);
-        let gauges: Vec<u64> = cache.metrics().map(|(_, value, _)| value).collect();
-        assert_eq!(gauges, [cache.size(), 1 << 20]);
         assert_eq!(cache.0.get(&(next_table(), 1999)), None);
     }
 

@@ -5,18 +5,16 @@ use std::ops::{Add, AddAssign};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Makes [`Stats`], [`Counter`] and all that names each counter from one list, so that none can be forgotten.
-///
-/// A counter's documentation is its help text.
 macro_rules! counters {
-    ($($(#[doc = $help:literal])+ $field:ident: $counter:ident,)+) => {
+    ($($(#[$doc:meta])+ $field:ident: $counter:ident,)+) => {
         /// Counters of a table's work so far, by all its clones and threads together. The reads of opening are included.
         ///
-        /// A snapshot, returned by [`Table::stats`](crate::Table::stats). Those of several tables can be added up, and
-        /// [`metrics`](Stats::metrics) lists them for a metrics exporter.
+        /// A snapshot, returned by [`Table::stats`](crate::Table::stats). Those of several tables can be added up. A table that is
+        /// opened again counts from 0: an exporter whose sums must not fall adds in those of the tables that it drops.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Stats {
-            $($(#[doc = $help])+ pub $field: u64,)+
+            $($(#[$doc])+ pub $field: u64,)+
         }
 
         /// What [`Counters`] count, one for each field of [`Stats`].
@@ -32,15 +30,6 @@ macro_rules! counters {
         impl Stats {
             fn of([$($field),+]: [u64; Counter::COUNT]) -> Stats {
                 Stats { $($field),+ }
-            }
-
-            /// Name, value and help text of each counter.
-            fn list(self) -> [(&'static str, u64, &'static str); Counter::COUNT] {
-                [$((
-                    concat!("leveltable_", stringify!($field), "_total"),
-                    self.$field,
-                    concat!($($help),+).trim_ascii(),
-                )),+]
             }
         }
 
@@ -74,21 +63,6 @@ counters! {
     cache_misses: CacheMisses,
 }
 
-impl Stats {
-    /// Returns the name, the value and a help text of each counter, for a metrics exporter.
-    ///
-    /// The names follow Prometheus' conventions: `leveltable_`, the field's name, `_total`. A name and its meaning stay;
-    /// later versions may add counters.
-    ///
-    /// A table that is opened again counts from 0. An exporter whose sums must not fall keeps the last statistics of the
-    /// tables that it drops, and adds them in.
-    ///
-    /// [`render_metrics`] renders them as text.
-    pub fn metrics(&self) -> impl Iterator<Item = (&'static str, u64, &'static str)> + use<> {
-        self.list().into_iter()
-    }
-}
-
 impl AddAssign for Stats {
     fn add_assign(&mut self, other: Stats) {
         *self = *self + other;
@@ -99,33 +73,6 @@ impl Sum for Stats {
     fn sum<I: Iterator<Item = Stats>>(stats: I) -> Stats {
         stats.fold(Stats::default(), Add::add)
     }
-}
-
-/// Renders what [`Stats::metrics`] and [`BlockCache::metrics`](crate::BlockCache::metrics) list in Prometheus' text format, which
-/// exporters serve: for each metric a line of help, its type, and its value. Names that end in `_total` are counters, the others
-/// gauges. Names and help texts are written as they are.
-///
-/// Prometheus rejects a name that comes twice: add up the statistics of several tables first.
-///
-/// ```
-/// use leveltable::{BlockCache, Stats, render_metrics};
-///
-/// # use leveltable::{OpenOptions, WriteOptions};
-/// # let mut file = Vec::new();
-/// # WriteOptions::new().build(&mut file).finish()?;
-/// # let tables = [OpenOptions::new().open_source(file)?];
-/// let total: Stats = tables.iter().map(|table| table.stats()).sum();
-/// let text = render_metrics(total.metrics().chain(BlockCache::shared().metrics()));
-/// assert!(text.contains("# TYPE leveltable_filter_rejected_total counter\nleveltable_filter_rejected_total 0\n"));
-/// # Ok::<(), leveltable::Error>(())
-/// ```
-pub fn render_metrics<'a>(metrics: impl IntoIterator<Item = (&'a str, u64, &'a str)>) -> String {
-    let render = |(name, value, help): (&str, _, _)| {
-        let is_counter = name.ends_with("_total");
-        let kind = if is_counter { "counter" } else { "gauge" };
-        format!("# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n")
-    };
-    metrics.into_iter().map(render).collect()
 }
 
 /// Counters for which threads do not contend: each thread adds to one of a few shards, in cache lines of its own.
@@ -188,12 +135,11 @@ pub(super) fn shard_of_this_thread() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
     use std::sync::Barrier;
 
-    /// Each counter lands in the field and under the name that it has, and is added to its like.
+    /// Each counter lands in its field, and is added to its like.
     #[test]
-    fn counters_keep_their_names() {
+    fn counters_keep_their_fields() {
         let counters = Counters::default();
         counters.add(Counter::SourceReads, 1);
         counters.add(Counter::SourceBytes, 20);
@@ -215,66 +161,15 @@ mod tests {
             cache_misses: 600_000,
         };
         assert_eq!(stats, expected);
-        let named = stats.metrics().map(|(name, value, _)| (name, value));
-        // Names that dashboards rely on. They may grow in number, and never change.
-        let names = [
-            ("leveltable_source_reads_total", 1),
-            ("leveltable_source_bytes_total", 20),
-            ("leveltable_filter_rejected_total", 300),
-            ("leveltable_filter_passed_total", 4_000),
-            ("leveltable_prefix_rejected_total", 7_000_000),
-            ("leveltable_prefix_passed_total", 80_000_000),
-            ("leveltable_cache_hits_total", 50_000),
-            ("leveltable_cache_misses_total", 600_000),
-        ];
-        assert!(named.eq(names));
-
         let mut twice = stats;
         twice += stats;
         assert_eq!(twice, stats + stats);
         assert_eq!(twice, [stats, stats].into_iter().sum());
-        let doubled = stats.metrics().map(|(_, value, _)| 2 * value);
-        assert!(twice.metrics().map(|(_, value, _)| value).eq(doubled));
         let full = Stats {
             source_bytes: u64::MAX,
             ..stats
         };
         assert_eq!((full + stats).source_bytes, u64::MAX);
-    }
-
-    /// As Prometheus' text format and its naming conventions have it.
-    #[test]
-    fn metrics_fit_the_exposition_format() {
-        let mut seen = BTreeSet::new();
-        let cache = crate::BlockCache::new(1000);
-        for (name, _, help) in Stats::default().metrics().chain(cache.metrics()) {
-            assert!(seen.insert(name), "{name} twice");
-            assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'));
-            assert!(name.ends_with("_total") || name.ends_with("_bytes"));
-            assert!(!help.is_empty() && help.trim() == help, "{help:?}");
-            assert!(!help.contains(['\n', '\\']), "{help:?}");
-            // They are rustdoc's, too, but read as plain text.
-            assert!(!help.contains(['[', ']', '`']), "{help:?}");
-        }
-    }
-
-    #[test]
-    fn metrics_render_as_prometheus_text() {
-        let stats = Stats {
-            source_reads: 7,
-            ..Stats::default()
-        };
-        let cache = crate::BlockCache::new(1000);
-        let metrics = stats.metrics().take(1).chain(cache.metrics().take(1));
-        let expected = "\
-            # HELP leveltable_source_reads_total Number of reads from the source. Always 0 for a table in memory.\n\
-            # TYPE leveltable_source_reads_total counter\n\
-            leveltable_source_reads_total 7\n\
-            # HELP leveltable_cache_size_bytes Bytes that the block cache holds, bookkeeping included.\n\
-            # TYPE leveltable_cache_size_bytes gauge\n\
-            leveltable_cache_size_bytes 0\n";
-        assert_eq!(render_metrics(metrics), expected);
-        assert_eq!(render_metrics([]), "");
     }
 
     /// More threads than there are shards, at once and one after another.
