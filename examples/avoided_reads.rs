@@ -72,7 +72,7 @@ const RIBBON: Filter = Filter::Ribbon(10);
 const LEGEND: &str = "\
 bits per key     asked of the filter policy; spent on the whole filter block
 false positives  absent keys that the filter passes: in theory, and measured
-wasted reads     data blocks that were read for absent keys, counted at the file
+wasted reads     data blocks that were read for absent keys
 disk bytes       read from disk, starting with none of the table in the page cache
 time             of a lookup of an absent key, with the table in the page cache
 ";

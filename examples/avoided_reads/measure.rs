@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use leveltable::{
     BloomFilterPolicy, Compression, Destination, OpenOptions, ReadAt, RibbonFilterPolicy, Summary,
-    Table, TableBuilder, WriteOptions, inspect::CountingReadAt,
+    Table, TableBuilder, WriteOptions,
 };
 
 use crate::workload::Workload;
@@ -84,7 +84,7 @@ pub(crate) struct Measured {
     pub(crate) bits_per_key: f64,
     /// Lookups of absent keys.
     pub(crate) lookups: u64,
-    /// Data blocks that these lookups read, counted at the file.
+    /// Data blocks that these lookups read.
     pub(crate) wasted_reads: u64,
     /// Bytes that the system read from disk for each lookup, starting with none of the table in the page
     /// cache. `None` where the system does not count them.
@@ -131,17 +131,14 @@ pub(crate) fn miss_every_absent_key(
     summary: &Summary,
     workload: &Workload,
 ) -> Result<Measured, Box<dyn Error>> {
-    let disk = Arc::new(CountingReadAt::new(file));
     // A block cache would hide repeated reads.
-    let table = OpenOptions::new()
-        .no_cache()
-        .open_source(Arc::clone(&disk))?;
+    let table = OpenOptions::new().no_cache().open_source(Arc::new(file))?;
     let mut passed = 0;
     for key in &workload.absent {
         passed += usize::from(table.may_contain(key)?);
     }
 
-    let reads = disk.reads();
+    let reads = table.stats().source_reads;
     let start = Instant::now();
     for key in &workload.absent {
         if table.get(key)?.is_some() {
@@ -149,7 +146,7 @@ pub(crate) fn miss_every_absent_key(
         }
     }
     let time = start.elapsed();
-    let wasted_reads = disk.reads() - reads;
+    let wasted_reads = table.stats().source_reads - reads;
     if wasted_reads != passed as u64 {
         return Err(format!(
             "{passed} absent keys passed the filter, yet {wasted_reads} blocks were read"

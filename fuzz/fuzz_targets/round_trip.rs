@@ -3,14 +3,10 @@
 #![no_main]
 
 use std::io::{self, Write};
-use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use bytes::Bytes;
-use leveltable::{
-    BytewiseComparator, Compression, ErrorKind, OpenOptions, Table, WriteOptions,
-    inspect::CountingReadAt,
-};
+use leveltable::{BytewiseComparator, Compression, ErrorKind, OpenOptions, Table, WriteOptions};
 use leveltable_fuzz::ask;
 use leveltable_fuzz::naive::{self, Entry};
 use leveltable_fuzz::tables::{self, DbEntry, Entries, KeyOrder, Options};
@@ -74,14 +70,13 @@ fn plain(input: &Input, entries: &[Entry]) {
     ask::check(&memory, entries, order.compare(), &probes);
 
     // A lookup reads one block at most, and a filter that says no spares it.
-    let disk = Arc::new(CountingReadAt::new(file));
     let table = options.preload(true);
-    let table = table.open_source(Arc::clone(&disk)).unwrap();
+    let table = table.open_source(ask::disk(&file)).unwrap();
     assert_holds(&table, entries);
     for key in &probes {
-        let before = disk.reads();
+        let before = table.stats().source_reads;
         let found = table.get(key).unwrap();
-        let reads = disk.reads() - before;
+        let reads = table.stats().source_reads - before;
         assert!(reads <= u64::from(table.may_contain(key).unwrap()));
         assert_eq!(found, memory.get(key).unwrap());
     }

@@ -8,7 +8,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use leveltable::{BytewiseComparator, Comparator, Section, Table, WriteOptions};
+use bytes::Bytes;
+use leveltable::{BytewiseComparator, Comparator, ReadAt, Section, Table, WriteOptions};
 
 pub(crate) type Entry = (Vec<u8>, Vec<u8>);
 
@@ -365,5 +366,65 @@ impl Random {
 
     pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| self.next() as u8).collect()
+    }
+}
+
+/// Counts the reads of a source, and their bytes.
+#[derive(Debug, Default)]
+pub(crate) struct CountingReadAt<R> {
+    inner: R,
+    reads: AtomicU64,
+    bytes: AtomicU64,
+    batches: AtomicU64,
+}
+
+impl<R: ReadAt> CountingReadAt<R> {
+    /// Wraps `inner`, counting from zero.
+    pub(crate) fn new(inner: R) -> CountingReadAt<R> {
+        CountingReadAt {
+            inner,
+            reads: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            batches: AtomicU64::new(0),
+        }
+    }
+
+    /// Number of reads so far, failed ones included: calls of `read_at`, and parts that `read_many_at` was asked for.
+    pub(crate) fn reads(&self) -> u64 {
+        self.reads.load(Relaxed)
+    }
+
+    /// Number of calls of `read_many_at` so far.
+    pub(crate) fn batches(&self) -> u64 {
+        self.batches.load(Relaxed)
+    }
+
+    /// Number of bytes asked for so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+}
+
+impl<R: ReadAt> ReadAt for CountingReadAt<R> {
+    fn size(&self) -> std::io::Result<u64> {
+        self.inner.size()
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> std::io::Result<Bytes> {
+        self.reads.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(len as u64, Relaxed);
+        self.inner.read_at(offset, len)
+    }
+
+    fn read_many_at(
+        &self,
+        parts: &[(u64, usize)],
+        each: &mut dyn FnMut(usize, std::io::Result<Bytes>),
+    ) {
+        let bytes = parts.iter().map(|&(_, len)| len as u64).sum();
+        self.batches.fetch_add(1, Relaxed);
+        self.reads.fetch_add(parts.len() as u64, Relaxed);
+        self.bytes.fetch_add(bytes, Relaxed);
+        self.inner.read_many_at(parts, each);
     }
 }

@@ -4,9 +4,8 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::common::{self, Entry, Layout};
+use crate::common::{self, CountingReadAt, Entry, Layout};
 use bytes::Bytes;
-use leveltable::inspect::CountingReadAt;
 use leveltable::{
     BlockCache, BytewiseComparator, Compression, ErrorKind, OpenOptions, ReadAt, ReadOptions,
     Source, Table, WriteOptions,

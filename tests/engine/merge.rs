@@ -7,13 +7,12 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::common::{self, Entry, Layout, Reverse};
+use crate::common::{self, CountingReadAt, Entry, Layout, Reverse};
 use bytes::Bytes;
 use leveltable::{
     BloomFilterPolicy, BytewiseComparator, Compression, DbTable, ErrorKind, OpenOptions, ReadAt,
     Source, Table, WriteOptions,
     db::{DbCursor, DbEntry, InternalKeyComparator, MAX_SEQUENCE, ValueType, Version},
-    inspect::CountingReadAt,
     merge::MergeCursor,
 };
 use proptest::prelude::*;

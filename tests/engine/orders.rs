@@ -10,13 +10,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use leveltable::db::{DbEntry, MAX_SEQUENCE, Version};
-use leveltable::inspect::CountingReadAt;
 use leveltable::{
     BytewiseComparator, Comparator, Compression, Error, ErrorKind, OpenOptions, ReadAt, Result,
     Source, WriteOptions,
 };
 
-use crate::common::{self, Entry, Random, build};
+use crate::common::{self, CountingReadAt, Entry, Random, build};
 
 /// Orders in which applications keep tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use crate::common::CountingReadAt;
 use bytes::Bytes;
 use leveltable::db::Version;
 use leveltable::filter::{DelimitedPrefix, FilterSkipReason, FixedPrefix, PrefixExtractor};
-use leveltable::inspect::CountingReadAt;
 use leveltable::repair::{SalvageOptions, VerifyOptions, salvage, verify};
 use leveltable::{
     Comparator, Compression, DbTable, ErrorKind, OpenOptions, Section, Table, WriteOptions,

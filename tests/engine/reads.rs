@@ -6,13 +6,12 @@ use std::iter::repeat_with;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::common::{self, Entry, Layout};
+use crate::common::{self, CountingReadAt, Entry, Layout};
 use bytes::Bytes;
 use leveltable::{
     BlockCache, BloomFilterPolicy, BytewiseComparator, Comparator, Compression, ErrorKind,
     OpenOptions, ReadAt, ReadOptions, Stats, Table, WriteOptions,
     db::{MAX_SEQUENCE, Version},
-    inspect::CountingReadAt,
 };
 
 /// Reads, and bytes of them.

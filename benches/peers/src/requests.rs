@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use leveltable::inspect::CountingReadAt;
 use leveltable::{OpenOptions, ReadAt, Table, WriteOptions};
 
 use crate::figures::{header, row};
@@ -53,13 +52,12 @@ pub fn table(directory: &Path) -> Result<String> {
         }),
     ];
     for (what, scan) in scans {
-        let source = Arc::new(CountingReadAt::new(File::open(&path)?));
-        let table = OpenOptions::new()
-            .no_cache()
-            .open_source(Arc::clone(&source))?;
-        let before = (source.reads(), source.bytes());
+        let source = Arc::new(File::open(&path)?);
+        let table = OpenOptions::new().no_cache().open_source(source)?;
+        let before = requests(&table);
         scan(&table, last_key)?;
-        let requests = (source.reads() - before.0, source.bytes() - before.1);
+        let after = requests(&table);
+        let requests = (after.0 - before.0, after.1 - before.1);
         add(&format!("{what}, {blocks} blocks"), requests);
     }
     Ok(text)
@@ -75,9 +73,14 @@ fn walk(
 }
 
 fn opening(source: impl ReadAt + 'static) -> Result<(u64, u64)> {
-    let source = Arc::new(CountingReadAt::new(source));
-    OpenOptions::new().open_source(Arc::clone(&source))?;
-    Ok((source.reads(), source.bytes()))
+    let table = OpenOptions::new().open_source(Arc::new(source))?;
+    Ok(requests(&table))
+}
+
+/// The number of a table's reads, and their bytes.
+fn requests(table: &Table) -> (u64, u64) {
+    let stats = table.stats();
+    (stats.source_reads, stats.source_bytes)
 }
 
 /// Returns the first entries of the workload as a table of their own.
