@@ -205,6 +205,15 @@ impl Error {
         self
     }
 
+    /// The error with the path of its file, if that is known.
+    #[cold]
+    pub(crate) fn in_file(self, path: Option<&Path>) -> Error {
+        match path {
+            Some(path) => self.at_path(path),
+            None => self,
+        }
+    }
+
     /// The class of the error, for programs to decide on.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

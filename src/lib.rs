@@ -77,23 +77,6 @@
 //!   only pieces of index and filter that were not read yet. `AsyncTable`, of the feature `async`, awaits its reads instead, under any runtime.
 //! - A path given to [`TableBuilder::create`] is replaced atomically. Open tables go on reading the old file.
 //!
-//! # Events
-//!
-//! With the feature `tracing`, the crate reports these events to the subscriber of the crate `tracing`, and opens no spans:
-//!
-//! | target | level | message | fields |
-//! |---|---|---|---|
-//! | `leveltable::open` | debug | `opened a table` | `path`, `bytes`, `blocks`, `filter` (the policy's name) |
-//! | | debug | `did not open a table` | `path`, `error` |
-//! | `leveltable::read` | trace | `reading` | `path`, `offset`, `bytes`: a read from the source |
-//! | `leveltable::error` | error | `an error` | `path`, `kind`, `section`, `offset`, `error`: damage |
-//! | | warn | `an error` | `path`, `kind`, `error`: any other error of a file |
-//! | `leveltable::publish` | debug | `published a table` | `path`, `entries`, `bytes` |
-//!
-//! A field that is not known is absent: `path` of a source that was not opened by its path, `filter` of a table without one. An
-//! error is reported where it is found, and not again by those who return it. Damage that opening leaves for lookups to find,
-//! and damage in a part that options do without, is reported as well. Without the feature, none of this is compiled.
-//!
 //! # Promises
 //!
 //! - This crate reads what C++ LevelDB 1.23 writes, and the other way round. With [`WriteOptions::leveldb`] and without
@@ -157,7 +140,6 @@ pub mod shared {
     pub use crate::read::bounds::prefix_bounds;
     pub use crate::read::range::no_prefixes;
 }
-mod trace;
 mod write;
 
 pub use comparator::{BytewiseComparator, Comparator};

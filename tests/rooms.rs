@@ -5,11 +5,10 @@ use std::fs;
 use std::path::Path;
 
 /// The rooms, lowest first. A file may import from its own room and from any before it.
-const ROOMS: [&[&str]; 11] = [
+const ROOMS: [&[&str]; 10] = [
     &["coding", "error"],
     &["comparator"],
     &["filter"],
-    &["trace"],
     &["format"],
     &["write"],
     &["read"],

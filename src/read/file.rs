@@ -19,7 +19,6 @@ use crate::read::remote;
 use crate::read::source::{ReadAt, Source, SourceBytes};
 use crate::read::stats::{Counter, Counters};
 use crate::read::store::{MAX_GAP, MAX_READ_LEN};
-use crate::trace;
 
 /// Bytes at the end of a file that opening reads at once. An ordinary small table lies in them whole, and of one of up to
 /// 10 MB the index.
@@ -174,10 +173,10 @@ impl TableFile {
         self.source.path.as_deref()
     }
 
-    /// `error`, with the path of the file if it is known, and reported to those who trace.
+    /// `error`, with the path of the file if it is known.
     #[cold]
     pub(crate) fn name_in(&self, error: Error) -> Error {
-        trace::error(error, self.path())
+        error.in_file(self.path())
     }
 
     /// The error of a defect in the part of this file that begins at `offset`.
@@ -352,7 +351,6 @@ impl TableFile {
         let bytes = parts.iter().map(|&(_, len)| len as u64).sum();
         self.counters.add(Counter::SourceReads, parts.len() as u64);
         self.counters.add(Counter::SourceBytes, bytes);
-        trace::read(self.path(), parts);
     }
 
     /// What the source returned for the `len` bytes at `offset`: as many bytes, or an error.

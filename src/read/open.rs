@@ -32,7 +32,6 @@ use crate::read::recognise::{Evidence, may_be_internal};
 use crate::read::source::{Source, SourceBytes};
 use crate::read::store::{MAX_BATCH_BLOCKS, batch_len, frame_range};
 use crate::read::table::{Inner, Table};
-use crate::trace;
 
 /// Bytes before a metaindex that are read with it: an ordinary properties block takes some 300.
 const PROPERTIES_ROOM: u64 = 4 << 10;
@@ -69,7 +68,7 @@ impl OpenOptions {
     /// As [`open`](OpenOptions::open).
     pub fn open_source(&self, source: impl Into<Source>) -> Result<Table> {
         let file = TableFile::new(source.into());
-        report(file.and_then(|file| ready(self.open_file(file))))
+        file.and_then(|file| ready(self.open_file(file)))
     }
 
     /// Opens the table in `file`. Each step says what it needs of the file, and all that is missing of that is read at once.
@@ -401,15 +400,6 @@ fn ready<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
             "reading a file waits, although nothing that it awaits does",
         )),
     }
-}
-
-/// Reports to those who trace whether a table was opened.
-pub(super) fn report(opened: Result<Table>) -> Result<Table> {
-    let table = opened.inspect_err(trace::not_opened)?;
-    let Inner { file, index, .. } = &*table.inner;
-    let filter = table.filter().map(|filter| &*filter.policy);
-    trace::opened(file.path(), file.size, index.len(), filter);
-    Ok(table)
 }
 
 impl Table {

@@ -13,7 +13,6 @@ use crate::read::map::Map;
 use crate::read::positional;
 #[cfg(feature = "async")]
 use crate::read::remote::AsyncReadAt;
-use crate::trace;
 
 /// Bytes that can be read at any position, by any number of threads at once.
 ///
@@ -183,7 +182,7 @@ impl Source {
         };
         match source() {
             Ok(source) => Ok(source.named(path)),
-            Err(e) => Err(trace::error(Error::io(doing, e), Some(path))),
+            Err(e) => Err(Error::io(doing, e).at_path(path)),
         }
     }
 

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
-use crate::trace;
 
 /// Where a [`TableBuilder`](crate::TableBuilder) writes: any [`io::Write`], or a [`NewFile`].
 ///
@@ -76,7 +75,7 @@ pub struct NewFile {
 impl NewFile {
     /// Fails now if the file could not be published at `path` later.
     pub(crate) fn create(path: &Path, replace: bool) -> Result<NewFile> {
-        let failed = |e| trace::error(Error::io("creating a table", e), Some(path));
+        let failed = |e| Error::io("creating a table", e).at_path(path);
         let target = publishable(path, replace).map_err(failed)?;
         let mut builder = tempfile::Builder::new();
         builder.prefix(".leveltable-").suffix(".tmp");

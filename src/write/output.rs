@@ -7,7 +7,6 @@ use crate::format::buffer::Buffer;
 use crate::format::codec::{Compression, Compressor};
 use crate::format::footer::BlockHandle;
 use crate::format::frame::{self, TRAILER_LEN};
-use crate::trace;
 use crate::write::align::Pages;
 use crate::write::new_file::Destination;
 
@@ -103,13 +102,13 @@ impl<D: Destination> Output<D> {
     pub(super) fn stop(&mut self, error: Error) -> Error {
         let why = "an earlier call failed, so this table cannot be finished: start a new one";
         self.stopped = Some(why.into());
-        trace::error(error, self.path.as_deref())
+        error.in_file(self.path.as_deref())
     }
 
     /// Writes what is left and completes the destination.
     pub(super) fn publish(mut self) -> Result<D::Published> {
         self.write_buffer()?;
         let published = self.destination.publish();
-        published.map_err(|error| trace::error(error, self.path.as_deref()))
+        published.map_err(|error| error.in_file(self.path.as_deref()))
     }
 }

@@ -17,7 +17,6 @@ use crate::format::properties::Properties;
 use crate::read::bounds::{Bounds, KeyRange, prefix_bounds};
 use crate::read::file::{Stretch, TAIL_LEN, TableFile};
 use crate::read::get_many::{Values, blocks_of, sort_by_block};
-use crate::read::open::report;
 use crate::read::options::{OpenOptions, ReadOptions};
 use crate::read::range::no_prefix_in;
 use crate::read::source::{Source, SourceBytes};
@@ -92,7 +91,7 @@ impl OpenOptions {
             self.open_file(file).await
         };
         Ok(AsyncTable {
-            table: report(open.await)?,
+            table: open.await?,
             source: Arc::clone(&source),
             flights: Arc::default(),
         })

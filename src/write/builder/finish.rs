@@ -12,7 +12,6 @@ use crate::format::footer::{BlockHandle, Footer};
 use crate::format::pieces::{PIECES_NAME, PiecesBuilder};
 use crate::format::prefix_block::PREFIXES_NAME;
 use crate::format::properties::PROPERTIES_NAME;
-use crate::trace;
 use crate::write::new_file::Destination;
 use crate::write::summary::Summary;
 
@@ -50,11 +49,7 @@ impl<D: Destination> TableBuilder<D> {
         let footer = Footer { metaindex, index };
         self.file.buffer.extend(&footer.encode());
         self.summary.file_bytes = self.file.offset();
-        let path = self.file.path.clone();
-        let published = self.file.publish()?;
-        let (entries, bytes) = (self.summary.entries, self.summary.file_bytes);
-        trace::published(path.as_deref(), entries, bytes);
-        Ok((published, self.summary))
+        Ok((self.file.publish()?, self.summary))
     }
 
     /// Writes the index: raw, and divided into pieces, if the table gets properties and has entries.
