@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::error::Result;
 use crate::read::table::Table;
@@ -49,9 +49,6 @@ impl OpenTable for Table {
     }
 }
 
-/// After so many calls, tables are weighed again, even if none was opened.
-const CALLS_BETWEEN: u64 = 256;
-
 /// The tables that are open or being opened.
 #[derive(Debug)]
 struct Open<K, T> {
@@ -62,12 +59,41 @@ struct Open<K, T> {
 
 #[derive(Debug)]
 struct Slot<T> {
-    /// `None` while the table is being opened: only those wait for it who ask for it.
-    table: Arc<Mutex<Option<T>>>,
-    /// Its weight when a table was last opened; 0 until it is open itself.
+    cell: Arc<Cell<T>>,
+    /// Its weight when it was last weighed; 0 until it is open.
     weight: u64,
     /// The call that last asked for it.
     used: u64,
+}
+
+/// A table, once it is open.
+#[derive(Debug)]
+struct Cell<T> {
+    table: OnceLock<T>,
+    /// Held while the table is being opened: only those wait for it who ask for it.
+    opening: Mutex<()>,
+}
+
+impl<T: OpenTable> Cell<T> {
+    fn get_or_open(&self, open: impl FnOnce() -> Result<T>) -> Result<T> {
+        if let Some(table) = self.table.get() {
+            return Ok(table.clone());
+        }
+        let _opening = lock(&self.opening);
+        match self.table.get() {
+            Some(table) => Ok(table.clone()),
+            None => {
+                let opened = open()?;
+                Ok(self.table.get_or_init(|| opened).clone())
+            }
+        }
+    }
+
+    /// The table's weight; 0 if it is not open.
+    fn weight(&self) -> u64 {
+        let table = self.table.get();
+        table.map_or(0, |table| table.weight().max(1) as u64)
+    }
 }
 
 /// Keeps at most 500 tables open, which take at most 64 MiB.
@@ -93,42 +119,27 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
 
     /// Returns a clone of the table that goes by `key`, which `open` opens if it is not open.
     ///
+    /// Tables are weighed when one is opened, or has grown since it was last asked for.
+    ///
     /// # Errors
     ///
     /// That of `open`. The next call tries again.
     pub fn get(&self, key: &K, open: impl FnOnce() -> Result<T>) -> Result<T> {
-        let (slot, mut is_due) = self.slot(key);
-        let opened = {
-            let mut table = lock(&slot);
-            match &*table {
-                Some(table) => Ok(table.clone()),
-                None => {
-                    is_due = true;
-                    open().inspect(|opened| *table = Some(opened.clone()))
-                }
-            }
-        };
-        drop(slot);
-        if is_due {
+        let (cell, known_weight) = self.cell(key);
+        let table = cell.get_or_open(open);
+        let is_as_known = table.is_ok() && cell.weight() == known_weight;
+        drop(cell);
+        if !is_as_known {
             // Closing a file is not done under the lock.
             drop(self.make_room());
         }
-        opened
+        table
     }
 
     /// Closes the table that goes by `key`, if it is open: before its file is deleted or replaced.
     pub fn remove(&self, key: &K) {
         let removed = lock(&self.open).slots.remove(key);
         drop(removed);
-    }
-
-    /// Returns clones of the tables that are open and that no other call is looking at, in no order.
-    pub fn tables(&self) -> Vec<T> {
-        let open = lock(&self.open);
-        let slots = open.slots.values();
-        slots
-            .filter_map(|slot| slot.table.try_lock().ok()?.clone())
-            .collect()
     }
 
     /// Number of open tables.
@@ -142,34 +153,31 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
         self.len() == 0
     }
 
-    /// The slot of `key`, and whether it is time to weigh the tables again: those that are open may have grown.
-    fn slot(&self, key: &K) -> (Arc<Mutex<Option<T>>>, bool) {
+    /// The cell of `key`, which is asked for now, and its weight when it was last weighed.
+    fn cell(&self, key: &K) -> (Arc<Cell<T>>, u64) {
         let mut open = lock(&self.open);
         open.calls += 1;
         let used = open.calls;
         let slot = open.slots.entry(key.clone()).or_insert_with(|| Slot {
-            table: Arc::new(Mutex::new(None)),
+            cell: Arc::new(Cell {
+                table: OnceLock::new(),
+                opening: Mutex::new(()),
+            }),
             weight: 0,
             used,
         });
         slot.used = used;
-        (Arc::clone(&slot.table), used.is_multiple_of(CALLS_BETWEEN))
+        (Arc::clone(&slot.cell), slot.weight)
     }
 
-    /// Weighs the open tables again, and returns those that must be closed: those used the longest time
-    /// ago. Forgets those that could not be opened.
+    /// Weighs the open tables, and returns those that must be closed: those used the longest time ago. Forgets those that could
+    /// not be opened.
     fn make_room(&self) -> Vec<Slot<T>> {
         let mut open = lock(&self.open);
         let slots = &mut open.slots;
         slots.retain(|_, slot| {
-            slot.table.clear_poison();
-            // If it is being opened, or looked at by another call, it keeps the weight that it had, none if it is new.
-            let Ok(table) = slot.table.try_lock() else {
-                return true;
-            };
-            let weight = table.as_ref().map(|table| table.weight().max(1));
-            slot.weight = weight.unwrap_or(0) as u64;
-            slot.weight > 0 || Arc::strong_count(&slot.table) > 1
+            slot.weight = slot.cell.weight();
+            slot.weight > 0 || Arc::strong_count(&slot.cell) > 1
         });
         let mut closed = Vec::new();
         loop {
@@ -188,8 +196,7 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
     }
 }
 
-/// A panic in `open` leaves no table behind, which is what the slot says.
+/// A panic in `open` leaves no table behind, and nothing else panics under a lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.clear_poison();
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use futures_util::FutureExt;
 use futures_util::future::WeakShared;
@@ -21,6 +21,8 @@ type Opening = BoxFuture<'static, Result<AsyncTable>>;
 /// A set and those that it becomes by being refreshed share a shelf.
 pub(super) struct Shelf {
     open: TableCache<Shard, Open>,
+    /// All of them, and some that were closed.
+    counted: Mutex<Vec<Weak<Counted>>>,
     /// Those that ended or were cancelled go when the next one begins.
     openings: Mutex<HashMap<Shard, WeakShared<Opening>>>,
     /// The work of tables that were closed.
@@ -60,6 +62,7 @@ impl Shelf {
     pub(super) fn new(options: &SetOptions) -> Arc<Shelf> {
         Arc::new(Shelf {
             open: TableCache::new(options.max_open, options.max_bytes),
+            counted: Mutex::default(),
             openings: Mutex::default(),
             closed: Arc::default(),
             limit: Arc::new(Semaphore::new(options.max_requests.max(1))),
@@ -96,8 +99,14 @@ impl Shelf {
         };
         let table = opening.clone().await?;
         let closed = Arc::clone(&self.closed);
-        let counted = || Ok(Open(Arc::new(Counted { table, closed })));
-        Ok(self.open.get(shard, counted)?.0.table.clone())
+        let open = || {
+            let opened = Arc::new(Counted { table, closed });
+            let mut counted = lock(&self.counted);
+            counted.retain(|table| table.strong_count() > 0);
+            counted.push(Arc::downgrade(&opened));
+            Ok(Open(opened))
+        };
+        Ok(self.open.get(shard, open)?.0.table.clone())
     }
 
     /// The table of `shard` if it is open.
@@ -108,8 +117,11 @@ impl Shelf {
 
     /// The work of all tables so far, and how many are open.
     pub(super) fn stats(&self) -> (Stats, usize) {
-        let open = self.open.tables();
-        let stats: Stats = open.iter().map(|open| open.0.table.stats()).sum();
+        let open: Vec<_> = lock(&self.counted)
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
+        let stats: Stats = open.iter().map(|open| open.table.stats()).sum();
         // Not under the lock of `closed`: a table that was closed meanwhile is counted when `open` goes.
         let closed = *lock(&self.closed);
         (closed + stats, open.len())
