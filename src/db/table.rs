@@ -10,12 +10,12 @@ use crate::db::range::{DbRange, stored_bounds};
 use crate::error::{ErrorKind, Result, Section};
 #[cfg(doc)]
 use crate::format::internal_key::InternalKeyComparator;
-use crate::format::internal_key::{InternalKey, ValueType, internal_order, not_internal, user_key};
-use crate::read::bounds::{KeyRange, Way, prefix_bounds};
+use crate::format::internal_key::{InternalKey, ValueType, internal_order, not_internal};
+use crate::read::bounds::{KeyRange, prefix_bounds};
 use crate::read::cursor::Cursor;
 use crate::read::merge::MergeCursor;
 use crate::read::options::{OpenOptions, ReadOptions};
-use crate::read::range::{Ends, Walk, no_prefix_in};
+use crate::read::range::{Ends, no_prefix_in};
 use crate::read::recognise::may_be_internal;
 use crate::read::source::Source;
 use crate::read::table::Table;
@@ -37,13 +37,6 @@ impl Version {
             Version::Value(value) => Some(value),
             Version::Deleted => None,
         }
-    }
-}
-
-/// A value, or `None` for a deletion.
-impl<V: Into<Bytes>> From<Option<V>> for Version {
-    fn from(value: Option<V>) -> Version {
-        value.map_or(Version::Deleted, |value| Version::Value(value.into()))
     }
 }
 
@@ -184,35 +177,6 @@ impl DbTable {
             Some(error) => DbRange(Ends::new(self.cursor(), Some(error))),
             None => self.range(prefix_bounds(prefix.as_ref())),
         }
-    }
-
-    /// Returns the first user key, of a value or a deletion; `None` in an empty table. Reads nothing if the table's properties
-    /// name it.
-    ///
-    /// # Errors
-    ///
-    /// Those of reading a data block; see [`Table::get`].
-    pub fn first_user_key(&self) -> Result<Option<Bytes>> {
-        self.first_on(Way::Forward)
-    }
-
-    /// Returns the last user key, like [`first_user_key`](DbTable::first_user_key).
-    ///
-    /// # Errors
-    ///
-    /// As [`first_user_key`](DbTable::first_user_key).
-    pub fn last_user_key(&self) -> Result<Option<Bytes>> {
-        self.first_on(Way::Back)
-    }
-
-    /// The first user key of a walk along `way`: as the properties state it, or where a seek gets to.
-    fn first_on(&self, way: Way) -> Result<Option<Bytes>> {
-        if let Some(stored) = self.table.stated_key(way) {
-            return Ok(Some(Bytes::copy_from_slice(user_key(stored))));
-        }
-        let mut cursor = self.cursor();
-        let found = cursor.seek_to_start(way)?;
-        Ok(found.then(|| Bytes::copy_from_slice(cursor.user_key())))
     }
 
     /// The table as it is stored: internal keys in [`InternalKeyComparator`] order. For statistics, and
