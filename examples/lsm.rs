@@ -205,7 +205,7 @@ impl Lsm {
         while let Some((key, value)) = seen.next()? {
             builder.add(key, value)?;
         }
-        if builder.entries() > 0 {
+        if builder.table_mut().entries() > 0 {
             builder.finish()?;
             tables.insert((to, Reverse(name)));
         }

@@ -151,32 +151,10 @@ impl<D: Destination> DbTableBuilder<D> {
         self.table.add(&self.stored_key, value.as_ref())
     }
 
-    /// Stores `value` under `name` in the properties block; see [`TableBuilder::property`].
-    ///
-    /// # Errors
-    ///
-    /// As [`TableBuilder::property`].
-    pub fn property(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<()> {
-        self.table.property(name, value)
-    }
-
-    /// Ends the current data block; see [`TableBuilder::flush`].
-    ///
-    /// # Errors
-    ///
-    /// As [`TableBuilder::flush`].
-    pub fn flush(&mut self) -> Result<()> {
-        self.table.flush()
-    }
-
-    /// Number of entries added so far.
-    pub fn entries(&self) -> u64 {
-        self.table.entries()
-    }
-
-    /// Bytes of the file so far; see [`TableBuilder::file_bytes`].
-    pub fn file_bytes(&self) -> u64 {
-        self.table.file_bytes()
+    /// The builder of the table as it is stored, for all that does not depend on the form of keys: [`property`](TableBuilder::property),
+    /// [`flush`](TableBuilder::flush), [`file_bytes`](TableBuilder::file_bytes). An entry added there is one with an internal key.
+    pub fn table_mut(&mut self) -> &mut TableBuilder<D> {
+        &mut self.table
     }
 
     /// Writes what is left and publishes the table; see [`TableBuilder::finish`].

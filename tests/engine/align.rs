@@ -205,7 +205,7 @@ proptest! {
             let user_key = format!("key {:05}", i / 2);
             builder.put(&user_key, 1000 - i as u64, value).unwrap();
             if shape.flushes_after(i) {
-                builder.flush().unwrap();
+                builder.table_mut().flush().unwrap();
             }
         }
         let (file, _) = builder.finish_into_writer().unwrap();

@@ -375,7 +375,7 @@ impl Case {
                     _ => builder.put(user_key, tag >> 8, value).unwrap(),
                 }
                 if flush_after(i) {
-                    builder.flush().unwrap();
+                    builder.table_mut().flush().unwrap();
                 }
             }
             builder.finish().unwrap();

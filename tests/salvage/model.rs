@@ -204,7 +204,7 @@ fn write_with(
         value
     };
     macro_rules! add_all {
-        ($builder:ident, $add:expr) => {{
+        ($builder:ident, $flush:expr, $add:expr) => {{
             for (i, key) in keys.iter().enumerate() {
                 let mut value = value(random);
                 let from_end = keys.len() - i;
@@ -214,7 +214,7 @@ fn write_with(
                 let stored = $add(&mut $builder, key, i as u64, &value);
                 block.push((stored, value));
                 if block.len() >= size + random.below(3) || from_end == last.len() + 1 {
-                    $builder.flush().unwrap();
+                    $flush.unwrap();
                     blocks.push(std::mem::take(&mut block));
                 }
             }
@@ -226,22 +226,27 @@ fn write_with(
     }
     if order.is_database() {
         let mut builder = options.build_db(&mut file);
-        add_all!(builder, |builder: &mut leveltable::DbTableBuilder<_>,
-                           key: &Vec<u8>,
-                           i: u64,
-                           value: &Vec<u8>| {
-            builder.put(key, i + 1, value).unwrap();
-            [&key[..], &((i + 1) << 8 | 1).to_le_bytes()].concat()
-        });
+        add_all!(
+            builder,
+            builder.table_mut().flush(),
+            |builder: &mut leveltable::DbTableBuilder<_>,
+             key: &Vec<u8>,
+             i: u64,
+             value: &Vec<u8>| {
+                builder.put(key, i + 1, value).unwrap();
+                [&key[..], &((i + 1) << 8 | 1).to_le_bytes()].concat()
+            }
+        );
     } else {
         let mut builder = options.build(&mut file);
-        add_all!(builder, |builder: &mut leveltable::TableBuilder<_>,
-                           key: &Vec<u8>,
-                           _,
-                           value: &Vec<u8>| {
-            builder.add(key, value).unwrap();
-            key.clone()
-        });
+        add_all!(
+            builder,
+            builder.flush(),
+            |builder: &mut leveltable::TableBuilder<_>, key: &Vec<u8>, _, value: &Vec<u8>| {
+                builder.add(key, value).unwrap();
+                key.clone()
+            }
+        );
     }
     let (ranges, index) = layout(&file);
     assert_eq!(ranges.len(), blocks.len());

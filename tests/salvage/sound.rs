@@ -205,7 +205,7 @@ fn plain_tables_are_not_copied_as_a_databases() {
             let mut builder = WriteOptions::new().build_db(Vec::new());
             let error = salvage(file, &mut builder, stored_order()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Comparator, "{error}");
-            assert_eq!(builder.entries(), 0);
+            assert_eq!(builder.table_mut().entries(), 0);
         }
     }
 }
@@ -305,7 +305,7 @@ fn properties_are_believed_and_kept() {
         let by_length = options.clone().comparator(ByLength);
         if is_database {
             let mut builder = by_length.build_db(&mut file);
-            builder.property("schema", "v3").unwrap();
+            builder.table_mut().property("schema", "v3").unwrap();
             for (key, value) in &all {
                 builder.put(key, 7, value).unwrap();
             }
