@@ -13,7 +13,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     builder.add(b"apple/red", b"Braeburn")?;
     builder.add(b"banana", b"Cavendish")?;
     let summary = builder.finish()?; // the file appears here, complete and synced
-    println!("{} entries, {} bytes", summary.entries, summary.file_bytes);
+    println!(
+        "{} entries, {} bytes",
+        summary.properties.entries, summary.file_bytes
+    );
 
     let table = Table::open(&path)?;
     assert_eq!(table.get(b"banana")?.as_deref(), Some(&b"Cavendish"[..]));

@@ -183,7 +183,11 @@ fn a_table_holds_what_was_accepted_and_nothing_tells_of_what_was_refused() {
             _ => None,
         });
         let entries = entries.collect::<BTreeMap<_, _>>();
-        assert_eq!(summary.entries, entries.len() as u64, "seed {seed}");
+        assert_eq!(
+            summary.properties.entries,
+            entries.len() as u64,
+            "seed {seed}"
+        );
         let table = OpenOptions::new().prefix_extractor(LastSlash);
         let table = open(table, file.clone())
             .or_else(|_| open(OpenOptions::new().comparator(Careless), file))

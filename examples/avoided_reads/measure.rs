@@ -154,10 +154,9 @@ pub(crate) fn miss_every_absent_key(
         .into());
     }
     Ok(Measured {
-        bits_per_key: summary
-            .filter
-            .as_ref()
-            .map_or(0.0, |filter| filter.bits_per_key(summary.entries)),
+        bits_per_key: summary.filter.as_ref().map_or(0.0, |filter| {
+            filter.bits_per_key(summary.properties.entries)
+        }),
         lookups: workload.absent.len() as u64,
         wasted_reads,
         disk_bytes_per_lookup: None,

@@ -33,7 +33,7 @@ async fn a_build_takes_eight_parts_and_the_filter_and_an_upload_seven() {
     assert!(size > 300_000_000);
     // The builder keeps 8 bytes of each key, and 17 while it finishes; then the filter itself and the index.
     let (parts, filter) = (8 * (8 << 20), 19 * count as usize);
-    let index = 40 * uploaded.summary.data_blocks as usize;
+    let index = 40 * uploaded.summary.properties.data_blocks as usize;
     assert!(used < parts + filter + index, "{used} bytes");
     // Six parts were on their way at once.
     assert!(used > 6 * (8 << 20), "{used} bytes");

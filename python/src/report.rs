@@ -41,9 +41,11 @@ pub(crate) fn properties<'py>(py: Python<'py>, found: &Properties) -> Made<'py> 
 }
 
 pub(crate) fn summary<'py>(py: Python<'py>, summary: &Summary) -> Made<'py> {
-    tuple!(py, "Summary", summary, [entries, key_bytes, value_bytes, data_blocks, data_bytes, file_bytes], {
-        first_key: summary.first_key.as_deref(),
-        last_key: summary.last_key.as_deref(),
+    let written = &summary.properties;
+    tuple!(py, "Summary", written, [entries, key_bytes, value_bytes, data_blocks, data_bytes], {
+        file_bytes: summary.file_bytes,
+        first_key: written.first_key.as_deref(),
+        last_key: written.last_key.as_deref(),
     })
 }
 

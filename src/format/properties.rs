@@ -53,8 +53,10 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use super::block::{Block, BlockBuilder, check_shared};
+use super::internal_key::{InternalKey, ValueType, user_order};
 use super::{Defect, require};
 use crate::coding::{get_varint64, put_varint};
+use crate::comparator::Order;
 use crate::error::show_key;
 
 /// The metaindex's name of a properties block.
@@ -95,7 +97,7 @@ pub enum KeyKind {
 ///
 /// The writer's word: the block's checksum covers it, but only [`verify`](crate::repair::verify) compares it with the table's
 /// entries.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Properties {
     /// Name of the comparator; in a database's table, of the one for user keys.
@@ -142,6 +144,31 @@ impl Properties {
             let name = key.strip_prefix(USER_PREFIX)?;
             Some((name, &value[..]))
         })
+    }
+
+    /// Those of a table without entries whose keys are in `order`.
+    pub(crate) fn of_order(order: &Order) -> Properties {
+        let (key_kind, order) = match user_order(order) {
+            Some(user) => (KeyKind::Database, user),
+            None => (KeyKind::Plain, order),
+        };
+        Properties {
+            comparator: order.comparator().name().to_owned(),
+            key_kind,
+            creator: Some(concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION")).into()),
+            ..Properties::default()
+        }
+    }
+
+    /// Counts the stored key of an entry in a database's table. One that is no internal key is passed over.
+    pub(crate) fn add_version(&mut self, stored: &[u8]) {
+        let Some(key) = InternalKey::parse(stored) else {
+            return;
+        };
+        let (seen, sequence) = (self.sequences.clone(), key.sequence);
+        let seen = seen.unwrap_or(sequence..=sequence);
+        self.sequences = Some(sequence.min(*seen.start())..=sequence.max(*seen.end()));
+        self.deletions += u64::from(key.value_type == ValueType::Deletion);
     }
 
     /// Whether the keys may be in another order than that of the comparator which is named.

@@ -12,10 +12,10 @@ use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::{self, TRAILER_LEN};
 use crate::format::internal_key::user_order;
+use crate::format::properties::Properties;
 use crate::inspect::sample::{AbsentKeys, FilterRate};
 use crate::read::filter::TableFilter;
 use crate::read::table::Table;
-use crate::write::summary::Summary;
 
 /// Where the parts of a table's file lie that are not data; see [`Table::layout`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,12 +129,7 @@ impl Table {
         Blocks {
             table: self.clone(),
             left: 0..self.data_blocks(),
-            totals: Summary {
-                file_bytes: self.file_bytes(),
-                filter: self.filter().cloned(),
-                prefix_filter: self.prefix_filter().cloned(),
-                ..Summary::default()
-            },
+            totals: Properties::default(),
             last_key: None,
             absent: AbsentKeys::default(),
             work: KeyWork::of_file(),
@@ -152,7 +147,7 @@ impl Table {
 /// for key in ["apple", "banana", "cherry"] {
 ///     builder.add(key, "fruit")?;
 /// }
-/// let (file, written) = builder.finish_into_writer()?;
+/// let (file, summary) = builder.finish_into_writer()?;
 ///
 /// let table = OpenOptions::new().open_source(file)?;
 /// let mut blocks = table.blocks();
@@ -160,7 +155,7 @@ impl Table {
 ///     let block = block?;
 ///     println!("{:6} {:6} {}", block.offset, block.stored_bytes, block.codec);
 /// }
-/// assert_eq!(blocks.totals(), written);
+/// assert_eq!(blocks.totals().entries, summary.properties.entries);
 /// assert!(blocks.filter_rate()?.is_some_and(|rate| rate.false_positive_rate() < 0.5));
 /// # Ok::<(), leveltable::Error>(())
 /// ```
@@ -171,7 +166,7 @@ pub struct Blocks {
     /// The blocks that were not read yet.
     left: Range<usize>,
     /// Sums over the blocks that were read.
-    totals: Summary,
+    totals: Properties,
     /// The last key of the previous block, if that was read.
     last_key: Option<Vec<u8>>,
     absent: AbsentKeys,
@@ -179,9 +174,9 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Sums over the blocks read so far. After the last one, if none was an error, they are what
-    /// [`TableBuilder::finish`](crate::TableBuilder::finish) returned.
-    pub fn totals(&self) -> Summary {
+    /// Sums over the blocks read so far, with the first and the last key. After the last one, if none was an error, they are what
+    /// [`TableBuilder::finish`](crate::TableBuilder::finish) returned. The rest is empty.
+    pub fn totals(&self) -> Properties {
         self.totals.clone()
     }
 
@@ -282,14 +277,43 @@ mod tests {
         }
     }
 
-    fn write(options: WriteOptions, entries: u32) -> (Vec<u8>, Summary) {
+    /// The table, and what its blocks add up to.
+    fn write(options: WriteOptions, entries: u32) -> (Vec<u8>, Properties) {
         let mut file = Vec::new();
         let mut builder = options.build(&mut file);
         for i in 0..entries {
             builder.add(key(i), value(i)).unwrap();
         }
-        let summary = builder.finish().unwrap();
-        (file, summary)
+        let written = builder.finish().unwrap().properties;
+        (file, counted(written))
+    }
+
+    /// What can be counted in blocks.
+    fn counted(written: Properties) -> Properties {
+        let Properties {
+            entries,
+            first_key,
+            last_key,
+            key_bytes,
+            value_bytes,
+            data_blocks,
+            data_bytes,
+            sequences,
+            deletions,
+            ..
+        } = written;
+        Properties {
+            entries,
+            first_key,
+            last_key,
+            key_bytes,
+            value_bytes,
+            data_blocks,
+            data_bytes,
+            sequences,
+            deletions,
+            ..Properties::default()
+        }
     }
 
     /// Counted once while writing and once while reading.
@@ -320,7 +344,7 @@ mod tests {
         for i in 0..3000 {
             builder.put(key(i), 7, b"").unwrap();
         }
-        let written = builder.finish().unwrap();
+        let written = counted(builder.finish().unwrap().properties);
         let table = OpenOptions::new().open_db_source(file).unwrap();
         let mut blocks = table.as_table().blocks();
         let first = blocks.next().unwrap().unwrap().key_range.unwrap().0;

@@ -1,7 +1,6 @@
 //! The write path, in the file's order: `add -> flush_block -> frame::seal -> write_all`, then `finish` (`finish.rs`).
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -19,7 +18,9 @@ use crate::format::frame::TRAILER_LEN;
 use crate::format::internal_key::{internal_order, user_order};
 use crate::format::pieces::PiecesBuilder;
 use crate::format::prefix_block::PrefixBlockBuilder;
-use crate::format::properties::{AS_STORED, KEYS_ORDER, MAX_USER_BYTES, STORED_ORDER, user_key};
+use crate::format::properties::{
+    AS_STORED, KEYS_ORDER, MAX_USER_BYTES, Properties, STORED_ORDER, user_key,
+};
 use crate::write::align::Pages;
 use crate::write::new_file::{Destination, NewFile};
 use crate::write::options::WriteOptions;
@@ -45,7 +46,7 @@ mod finish;
 /// builder.add("apple", "red")?;
 /// builder.add("banana", "yellow")?;
 /// let summary = builder.finish()?;
-/// assert_eq!(summary.entries, 2);
+/// assert_eq!(summary.properties.entries, 2);
 ///
 /// assert_eq!(Table::open(&path)?.get(b"banana")?.as_deref(), Some(&b"yellow"[..]));
 /// # Ok::<(), leveltable::Error>(())
@@ -67,8 +68,6 @@ pub struct TableBuilder<D: Destination> {
     /// Decides where blocks end and begin in an aligned table.
     pages: Option<Pages>,
     summary: Summary,
-    /// The application's properties; `None` if the table gets no properties block.
-    pub(crate) properties: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
 }
 
 /// Shows the progress only: blocks are too much to print.
@@ -128,8 +127,10 @@ impl WriteOptions {
             is_database: user_order(&self.order).is_some(),
             options: self.clone(),
             pages: self.block_align.then(|| Pages::new(self.block_size)),
-            summary: Summary::default(),
-            properties: self.properties.then(BTreeMap::new),
+            summary: Summary {
+                properties: Properties::of_order(&self.order),
+                ..Summary::default()
+            },
         }
     }
 }
@@ -212,14 +213,15 @@ impl<D: Destination> TableBuilder<D> {
             filter.add_key(self.options.order.filter_key(key));
         }
         self.data.add(key, shared, value);
-        if self.summary.entries == 0 {
-            self.summary.first_key = Some(key.to_vec());
+        let properties = &mut self.summary.properties;
+        if properties.entries == 0 {
+            properties.first_key = Some(key.to_vec());
         }
-        self.summary.entries += 1;
-        self.summary.key_bytes += key.len() as u64;
-        self.summary.value_bytes += value.len() as u64;
+        properties.entries += 1;
+        properties.key_bytes += key.len() as u64;
+        properties.value_bytes += value.len() as u64;
         if self.is_database {
-            self.summary.add_version(key);
+            properties.add_version(key);
         }
         let is_full = match &self.pages {
             None => self.data.len() >= self.options.block_size,
@@ -262,12 +264,13 @@ impl<D: Destination> TableBuilder<D> {
     /// - [`ErrorKind::InvalidState`]: the table gets [no properties](WriteOptions::properties).
     /// - [`ErrorKind::TooLarge`]: all names and values set so far would take more than 16 MiB. Opening a table reads them.
     pub fn property(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<()> {
-        let Some(properties) = &mut self.properties else {
+        if !self.options.properties {
             let why = "this table gets no properties: WriteOptions::properties(false), as in WriteOptions::leveldb()";
             return Err(Error::new(ErrorKind::InvalidState, why));
-        };
+        }
+        let stored = &mut self.summary.properties.others;
         let (key, value) = (user_key(name), value.as_ref());
-        let others = properties.iter().filter(|(other, _)| **other != key);
+        let others = stored.iter().filter(|(other, _)| **other != key);
         let others: usize = others.map(|(key, value)| key.len() + value.len()).sum();
         if others + key.len() + value.len() > MAX_USER_BYTES {
             let message = format!(
@@ -276,7 +279,7 @@ impl<D: Destination> TableBuilder<D> {
             );
             return Err(Error::new(ErrorKind::TooLarge, message));
         }
-        properties.insert(key, value.to_vec());
+        stored.insert(key, value.to_vec());
         Ok(())
     }
 
@@ -299,7 +302,7 @@ impl<D: Destination> TableBuilder<D> {
 
     /// Number of entries added so far.
     pub fn entries(&self) -> u64 {
-        self.summary.entries
+        self.summary.properties.entries
     }
 
     /// Bytes of the file so far: the data blocks that have ended.
@@ -310,7 +313,7 @@ impl<D: Destination> TableBuilder<D> {
     /// Takes entries in the order in which they come, from the first on: that of `comparator`, if its name is known. The
     /// properties, if there are any, say so.
     pub(crate) fn keep_stored_order(&mut self, comparator: Option<&str>) -> Result<()> {
-        if self.summary.entries > 0 {
+        if self.entries() > 0 {
             let why = "a builder that holds entries cannot change its order";
             return Err(Error::new(ErrorKind::InvalidState, why));
         }
@@ -322,9 +325,11 @@ impl<D: Destination> TableBuilder<D> {
         self.options.order = inside.as_stored(name);
         // Scans of the table could not ask it.
         self.prefixes = None;
-        if let Some(properties) = &mut self.properties {
-            properties.insert(KEYS_ORDER.into(), AS_STORED.into());
-        }
+        let properties = &mut self.summary.properties;
+        properties.comparator = name.to_owned();
+        properties
+            .others
+            .insert(KEYS_ORDER.into(), AS_STORED.into());
         Ok(())
     }
 
@@ -337,10 +342,10 @@ impl<D: Destination> TableBuilder<D> {
 
     /// Stores a property of the application that another table has, if this one gets properties and does not have it.
     pub(crate) fn keep_property(&mut self, name: &[u8], value: &[u8]) {
-        if let (Some(properties), Ok(name)) = (&self.properties, str::from_utf8(name))
-            && !properties.contains_key(&user_key(name))
+        if let Ok(name) = str::from_utf8(name)
+            && self.summary.properties.user(name).is_none()
         {
-            // One that does not fit beside those that the caller set is left out.
+            // Left out without properties, and if it does not fit beside those that the caller set.
             let _ = self.property(name, value);
         }
     }
@@ -348,7 +353,7 @@ impl<D: Destination> TableBuilder<D> {
     /// Checks that `key` comes after the last one; returns the length of their common prefix.
     #[inline]
     fn check_order(&self, key: &[u8]) -> Result<usize> {
-        if self.summary.entries == 0 {
+        if self.entries() == 0 {
             return Ok(0);
         }
         let last = &self.data.last_key;
@@ -464,8 +469,8 @@ impl<D: Destination> TableBuilder<D> {
             Ok::<_, Error>(handle)
         })?;
         self.pending = Some(handle);
-        self.summary.data_blocks += 1;
-        self.summary.data_bytes += handle.size + TRAILER_LEN as u64;
+        self.summary.properties.data_blocks += 1;
+        self.summary.properties.data_bytes += handle.size + TRAILER_LEN as u64;
         if let (Some(filter), None) = (&mut self.filter, &self.pages) {
             filter.start_block(self.file.offset());
         }
@@ -478,7 +483,7 @@ impl<D: Destination> TableBuilder<D> {
         let Some(prefixes) = &mut self.prefixes else {
             return Ok(());
         };
-        let previous = (self.summary.entries > 0).then_some(&self.data.last_key);
+        let previous = (self.summary.properties.entries > 0).then_some(&self.data.last_key);
         let previous = previous.map(|previous| self.options.order.filter_key(previous));
         if prefixes.add_key(previous, self.options.order.filter_key(key)) {
             return Ok(());

@@ -335,6 +335,6 @@ mod tests {
         let mut builder = options.build(Vec::new());
         builder.add("a", "1").unwrap();
         builder.add("b", "2").unwrap();
-        assert_eq!(builder.finish().unwrap().data_blocks, 2);
+        assert_eq!(builder.finish().unwrap().properties.data_blocks, 2);
     }
 }

@@ -1,99 +1,40 @@
 //! What a builder reports of its table.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::RangeInclusive;
 
-use crate::comparator::Order;
 use crate::filter::FilterEntry;
-use crate::format::internal_key::{InternalKey, ValueType, user_order};
-use crate::format::properties::{KeyKind, Properties};
+use crate::format::properties::Properties;
 
-/// Sizes and counts of a finished table, returned by [`TableBuilder::finish`](crate::TableBuilder::finish).
+/// A finished table, returned by [`TableBuilder::finish`](crate::TableBuilder::finish).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
-    /// Number of entries.
-    pub entries: u64,
-    /// Bytes of keys, as added.
-    pub key_bytes: u64,
-    /// Bytes of values, as added.
-    pub value_bytes: u64,
-    /// Number of data blocks.
-    pub data_blocks: u64,
-    /// Bytes of the data blocks in the file, compressed, with their trailers.
-    pub data_bytes: u64,
+    /// Counts and sizes, as the table describes itself; of one [without properties](crate::WriteOptions::properties), too. The first and
+    /// the last key are here whatever their length.
+    pub properties: Properties,
     /// Bytes of the whole file.
     pub file_bytes: u64,
     /// The filter, if one was written.
     pub filter: Option<FilterEntry>,
     /// The filter of prefixes, if one was written.
     pub prefix_filter: Option<FilterEntry>,
-    /// The first key as it is stored: in a database's table, an internal key. `None` without entries.
-    pub first_key: Option<Vec<u8>>,
-    /// The last key as it is stored.
-    pub last_key: Option<Vec<u8>>,
-    /// Smallest and largest sequence number in a database's table; `None` in a plain or an empty one.
-    pub sequences: Option<RangeInclusive<u64>>,
-    /// Number of entries in a database's table that are deletions.
-    pub deletions: u64,
 }
 
 /// On one line: entries, data blocks and bytes of the file.
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Properties {
+            entries,
+            data_blocks,
+            ..
+        } = self.properties;
         write!(
             f,
-            "{} entr{} in {} data block{}, {} bytes",
-            self.entries,
-            if self.entries == 1 { "y" } else { "ies" },
-            self.data_blocks,
-            if self.data_blocks == 1 { "" } else { "s" },
+            "{entries} entr{} in {data_blocks} data block{}, {} bytes",
+            if entries == 1 { "y" } else { "ies" },
+            if data_blocks == 1 { "" } else { "s" },
             self.file_bytes
         )
-    }
-}
-
-impl Summary {
-    /// Counts the stored key of an entry in a database's table. One that is no internal key is passed over.
-    pub(crate) fn add_version(&mut self, stored: &[u8]) {
-        let Some(key) = InternalKey::parse(stored) else {
-            return;
-        };
-        let (seen, sequence) = (self.sequences.clone(), key.sequence);
-        let seen = seen.unwrap_or(sequence..=sequence);
-        self.sequences = Some(sequence.min(*seen.start())..=sequence.max(*seen.end()));
-        self.deletions += u64::from(key.value_type == ValueType::Deletion);
-    }
-
-    /// The properties of the table, whose keys are in `order`; `others` are the application's.
-    pub(crate) fn properties(
-        &self,
-        order: &Order,
-        others: BTreeMap<Vec<u8>, Vec<u8>>,
-    ) -> Properties {
-        let (key_kind, order) = match user_order(order) {
-            Some(user) => (KeyKind::Database, user),
-            None => (KeyKind::Plain, order),
-        };
-        let creator = concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"));
-        Properties {
-            comparator: order.comparator().name().to_owned(),
-            key_kind,
-            creator: Some(creator.into()),
-            entries: self.entries,
-            first_key: self.first_key.clone(),
-            last_key: self.last_key.clone(),
-            key_bytes: self.key_bytes,
-            value_bytes: self.value_bytes,
-            data_blocks: self.data_blocks,
-            data_bytes: self.data_bytes,
-            filter_policy: self.filter.as_ref().map(|filter| filter.policy.clone()),
-            filter_bytes: self.filter.as_ref().map(|filter| filter.bytes),
-            sequences: self.sequences.clone(),
-            deletions: self.deletions,
-            others,
-        }
     }
 }
 
@@ -104,8 +45,9 @@ mod tests {
     use crate::format::block::Block;
     use crate::format::block_cursor::BlockCursor;
     use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
+    use crate::format::internal_key::{InternalKey, ValueType};
     use crate::format::pieces::PIECES_NAME;
-    use crate::format::properties::PROPERTIES_NAME;
+    use crate::format::properties::{KeyKind, PROPERTIES_NAME};
     use crate::{
         BytewiseComparator, Comparator, Compression, ErrorKind, OpenOptions, WriteOptions,
     };
@@ -165,24 +107,27 @@ mod tests {
             summary.to_string(),
             format!(
                 "1000 entries in {} data blocks, {size} bytes",
-                summary.data_blocks
+                summary.properties.data_blocks
             )
         );
         let properties = properties(&file).unwrap();
         assert_eq!(properties.comparator, "leveldb.BytewiseComparator");
         assert_eq!(properties.key_kind, KeyKind::Plain);
         assert!(properties.creator.unwrap().starts_with("leveltable "));
-        assert_eq!((properties.entries, summary.entries), (1000, 1000));
+        assert_eq!(
+            (properties.entries, summary.properties.entries),
+            (1000, 1000)
+        );
         assert_eq!(
             (properties.key_bytes, properties.value_bytes),
             (4000, 20_000)
         );
-        assert_eq!(properties.data_blocks, summary.data_blocks);
-        assert_eq!(properties.data_bytes, summary.data_bytes);
+        assert_eq!(properties.data_blocks, summary.properties.data_blocks);
+        assert_eq!(properties.data_bytes, summary.properties.data_bytes);
         assert_eq!(properties.first_key.unwrap(), [0, 0, 0, 0]);
         assert_eq!(properties.last_key.unwrap(), [0, 0, 3, 231]);
-        assert_eq!(summary.first_key.unwrap(), [0, 0, 0, 0]);
-        assert_eq!(summary.last_key.unwrap(), [0, 0, 3, 231]);
+        assert_eq!(summary.properties.first_key.unwrap(), [0, 0, 0, 0]);
+        assert_eq!(summary.properties.last_key.unwrap(), [0, 0, 3, 231]);
         let filter = summary.filter.unwrap();
         assert_eq!(properties.filter_policy, Some(filter.policy));
         assert_eq!(properties.filter_bytes, Some(filter.bytes));
@@ -221,7 +166,7 @@ mod tests {
             db_builder.add(key, "value").unwrap();
             plain.add(stored, "value").unwrap();
         }
-        db_builder.property("level", [6]).unwrap();
+        db_builder.table_mut().property("level", [6]).unwrap();
         plain.property("level", [6]).unwrap();
         let (file, summary) = db_builder.finish_into_writer().unwrap();
         assert_eq!(
@@ -240,10 +185,10 @@ mod tests {
                 properties.last_key,
             ),
             (
-                summary.sequences,
-                summary.deletions,
-                summary.first_key,
-                summary.last_key,
+                summary.properties.sequences,
+                summary.properties.deletions,
+                summary.properties.first_key,
+                summary.properties.last_key,
             ),
         ] {
             assert_eq!((sequences, deletions), (Some(4..=300), 1));
@@ -264,7 +209,10 @@ mod tests {
         let empty = properties(&file).unwrap();
         assert_eq!((&*empty.comparator, empty.entries), ("test.Reverse", 0));
         assert_eq!((empty.first_key, empty.last_key), (None, None));
-        assert_eq!((summary.first_key, summary.last_key), (None, None));
+        assert_eq!(
+            (summary.properties.first_key, summary.properties.last_key),
+            (None, None)
+        );
         let database = options().comparator(Reverse).build_db(Vec::new());
         let (file, _) = database.finish_into_writer().unwrap();
         let database = properties(&file).unwrap();
@@ -286,7 +234,7 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::InvalidState);
         let (file, summary) = builder.finish_into_writer().unwrap();
         assert_eq!(properties(&file), None);
-        assert_eq!(summary.last_key.unwrap(), b"key");
+        assert_eq!(summary.properties.last_key.unwrap(), b"key");
     }
 
     #[test]
@@ -327,7 +275,7 @@ mod tests {
             assert_eq!(entries[0], entries[1]);
             let [(bare, without), (table, with)] = tables;
             assert_eq!(bare.filter(), table.filter());
-            assert_eq!(without.data_bytes, with.data_bytes);
+            assert_eq!(without.properties.data_bytes, with.properties.data_bytes);
             assert!((100..500).contains(&(with.file_bytes - without.file_bytes)));
             assert_eq!(
                 table.get(7u32.to_be_bytes()).unwrap().unwrap(),

@@ -575,7 +575,7 @@ fn senseless_extractors_are_refused() {
     );
     builder.add("a/c", "").unwrap();
     let (file, summary) = builder.finish_into_writer().unwrap();
-    assert_eq!(summary.entries, 2);
+    assert_eq!(summary.properties.entries, 2);
     assert_eq!(
         OpenOptions::new().open_source(file).unwrap().iter().count(),
         2

@@ -867,7 +867,7 @@ fn get_many_returns_values_in_order_and_reads_each_block_once() {
         assert_eq!(on_disk.get_many(&keys).unwrap(), expected);
         // Each block has keys to find, and all of them lie side by side.
         assert_eq!((disk.batches() - batches, disk.reads() - opening), (1, 1));
-        assert_eq!(disk.bytes() - opening_bytes, summary.data_bytes);
+        assert_eq!(disk.bytes() - opening_bytes, summary.properties.data_bytes);
         // Those near each other come with what lies between them, up to a page. More than that is not read.
         let (opening, opening_bytes) = (disk.reads(), disk.bytes());
         on_disk.get_many(&["000500", "000600", "003500"]).unwrap();

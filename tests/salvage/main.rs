@@ -78,7 +78,7 @@ fn rescue_with(options: &WriteOptions, source: impl Into<Source>) -> (SalvageRep
     let mut builder = options.build(&mut rescued);
     let report = salvage(source, &mut builder, SalvageOptions::new()).unwrap();
     let summary = builder.finish().unwrap();
-    assert_eq!(summary.entries, report.entries);
+    assert_eq!(summary.properties.entries, report.entries);
     let verified = verify(rescued.clone(), VerifyOptions::new()).unwrap();
     assert!(verified.is_sound(), "{verified}");
     let table = OpenOptions::new().open_source(rescued).unwrap();

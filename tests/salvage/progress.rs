@@ -77,7 +77,7 @@ fn a_salvage_can_be_ended_early() {
         assert_eq!(calls, calls_before + 1, "called again after it said to end");
         assert!(report.cancelled && !report.is_complete());
         assert!(report.to_string().contains("cancelled"));
-        assert_eq!(builder.finish().unwrap().entries, report.entries);
+        assert_eq!(builder.finish().unwrap().properties.entries, report.entries);
         report
     };
     // While blocks are looked for: nothing is copied.

@@ -400,7 +400,7 @@ pub fn salvage(
     }
     kinds.check_kind(options.keys).map_err(at_path)?;
     let plan = Plan::of(&kinds, options.stored_order);
-    if plan.stored_order && !options.stored_order && builder.properties.is_none() {
+    if plan.stored_order && !options.stored_order && !builder.options.properties {
         return Err(at_path(kinds.order_cannot_be_said()));
     }
     let properties = kinds.properties;

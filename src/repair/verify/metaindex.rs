@@ -1,6 +1,6 @@
 //! Checks the metaindex, and reads what it names: filters, properties and pieces.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use bytes::Bytes;
 
@@ -71,7 +71,8 @@ impl Verifier<'_> {
         let of_keys = named.filters.iter().map(|filter| &filter.entry);
         let of_keys = of_keys.filter(|entry| entry.prefixes.is_none());
         let one = of_keys.min_by_key(|entry| stated != Some(&entry.policy));
-        self.counted.filter = one.cloned();
+        self.counted.filter_policy = one.map(|entry| entry.policy.clone());
+        self.counted.filter_bytes = one.map(|entry| entry.bytes);
         let mut seen = HashSet::new();
         for filter in named.filters {
             // Readers use the first of a policy, and the first of prefixes.
@@ -191,8 +192,7 @@ impl Verifier<'_> {
         let Some((stated, place)) = self.properties.take().filter(|_| is_complete) else {
             return;
         };
-        let own = self.counted.properties(&Order::Bytewise, BTreeMap::new());
-        for ((name, own), (_, stated)) in figures(&own).into_iter().zip(figures(&stated)) {
+        for ((name, own), (_, stated)) in figures(&self.counted).into_iter().zip(figures(&stated)) {
             if own != stated {
                 let [own, stated] = [own, stated].map(|text| text.unwrap_or_else(|| "none".into()));
                 let expected = format!("the property {name} {own}, as the table has");

@@ -34,7 +34,6 @@ use crate::read::options::OpenOptions;
 use crate::read::recognise::Evidence;
 use crate::read::source::Source;
 use crate::repair::progress::{Progress, Reporter};
-use crate::write::summary::Summary;
 
 use blocks::Extent;
 use data::walk;
@@ -177,7 +176,7 @@ struct Verifier<'a> {
     /// What the table says of itself, and where.
     properties: Option<(Properties, Place)>,
     /// What the properties are compared with.
-    counted: Summary,
+    counted: Properties,
     /// Where all blocks lie that handles lead to.
     extents: Vec<Extent>,
     /// Bytes that handles may still ask for. A hostile file could name a large block again and again.
@@ -200,7 +199,7 @@ impl<'a> Verifier<'a> {
             rejects: false,
             pieces: None,
             properties: None,
-            counted: Summary::default(),
+            counted: Properties::default(),
             extents: Vec::new(),
             budget: file.size.saturating_mul(2),
             work: KeyWork::of_file(),

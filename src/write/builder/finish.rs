@@ -26,16 +26,15 @@ impl<D: Destination> TableBuilder<D> {
     /// the order is LevelDB's.
     pub(super) fn complete(mut self) -> Result<(D::Published, Summary)> {
         self.flush()?;
-        if self.summary.entries > 0 {
-            self.summary.last_key = Some(self.data.last_key.clone());
+        if self.entries() > 0 {
+            self.summary.properties.last_key = Some(self.data.last_key.clone());
         }
         let data_end = self.file.offset();
-        let index = self.properties.is_some().then(|| self.write_index());
+        let index = self.options.properties.then(|| self.write_index());
         let index = index.transpose()?;
         let mut named = self.write_filters(data_end)?;
-        if let Some(others) = self.properties.take() {
-            let properties = self.summary.properties(&self.options.order, others);
-            let block = properties.encode();
+        if self.options.properties {
+            let block = self.summary.properties.encode();
             let block = block.ok_or_else(|| too_large("the properties do"))?;
             let handle = self.file.seal(&block, false, None)?;
             named.insert(PROPERTIES_NAME.to_vec(), handle);
@@ -59,7 +58,7 @@ impl<D: Destination> TableBuilder<D> {
             self.add_index_entry(&successor)?;
         }
         let offset = self.file.offset();
-        let divides = self.properties.is_some() && self.summary.entries > 0;
+        let divides = self.options.properties && self.entries() > 0;
         self.index.finish(|block| {
             if divides {
                 self.pieces = PiecesBuilder::new(block, offset);
@@ -84,12 +83,15 @@ impl<D: Destination> TableBuilder<D> {
             let (policy, extractor) = (RibbonFilterPolicy::NAME, prefixes.extractor);
             // No data block is before it: lg(base) is 0.
             let contents = prefixes.block.finish(0);
-            self.summary.prefix_filter =
-                self.write_filter(contents, policy, Some(extractor.name()), &mut named)?;
+            let filter = self.write_filter(contents, policy, Some(extractor.name()), &mut named)?;
+            self.summary.prefix_filter = Some(filter);
         }
         if let (Some(filter), Some(policy)) = (self.filter.take(), self.options.filter.clone()) {
             let contents = filter.finish(data_end);
-            self.summary.filter = self.write_filter(contents, policy.name(), None, &mut named)?;
+            let filter = self.write_filter(contents, policy.name(), None, &mut named)?;
+            self.summary.properties.filter_bytes = Some(filter.bytes);
+            self.summary.properties.filter_policy = Some(filter.policy.clone());
+            self.summary.filter = Some(filter);
         }
         Ok(named)
     }
@@ -101,7 +103,7 @@ impl<D: Destination> TableBuilder<D> {
         policy: &str,
         prefixes: Option<&str>,
         named: &mut Named,
-    ) -> Result<Option<FilterEntry>> {
+    ) -> Result<FilterEntry> {
         let contents =
             contents.ok_or_else(|| too_large(&format!("the filters of {policy:?} do")))?;
         let handle = self.file.seal(&contents, true, None)?;
@@ -115,11 +117,11 @@ impl<D: Destination> TableBuilder<D> {
             None => [FILTER_PREFIX, policy.as_bytes()].concat(),
         };
         named.insert(name, handle);
-        Ok(Some(FilterEntry {
+        Ok(FilterEntry {
             policy: policy.to_owned(),
             prefixes: prefixes.map(str::to_owned),
             bytes: handle.size,
             skipped: None,
-        }))
+        })
     }
 }
