@@ -9,6 +9,7 @@ use crate::read::options::OpenOptions;
 pub use crate::comparator::Order;
 pub use crate::format::block::Block;
 pub use crate::format::block_cursor::BlockCursor;
+pub use crate::format::block_search::SearchPart;
 pub use crate::format::filter_block::{FilterBlockBuilder, FilterBlockReader};
 
 /// The policies that every reader knows.

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use arbitrary::{Arbitrary, Result, Unstructured};
 use bytes::Bytes;
 use leveltable::BytewiseComparator;
-use leveltable::fuzzing::{Block, BlockCursor, Order};
+use leveltable::fuzzing::{Block, BlockCursor, Order, SearchPart};
 use leveltable_fuzz::naive;
 use leveltable_fuzz::tables::{Entries, KeyOrder};
 use libfuzzer_sys::fuzz_target;
@@ -189,7 +189,9 @@ fn follow(
             }
             Move::Seek(key) => {
                 let key = key.bytes(Some(block));
-                let moved = cursor.seek(&key, key_order).expect("a sound block");
+                let moved = cursor
+                    .seek(&key, key_order, SearchPart::default())
+                    .expect("a sound block");
                 place = match (ascends, moved) {
                     (true, _) => {
                         let is_before = |(k, _): &(Vec<u8>, _)| order.compare()(k, &key).is_lt();
@@ -243,7 +245,19 @@ fn check_find(
     key: &[u8],
     model: Option<&[naive::Entry]>,
 ) {
-    let found = find(cursor, order, key);
+    for part in SearchPart::all() {
+        check_find_in(cursor, order, key, part, model);
+    }
+}
+
+fn check_find_in(
+    cursor: &BlockCursor<Bytes>,
+    order: &Order,
+    key: &[u8],
+    part: SearchPart,
+    model: Option<&[naive::Entry]>,
+) {
+    let found = find(cursor, order, key, part);
     if let Some(entries) = model {
         let expected = entries.iter().find(|(k, _)| k == key).map(|(_, v)| &v[..]);
         assert_eq!(found.as_ref().unwrap().as_deref(), expected);
@@ -255,8 +269,9 @@ fn find(
     cursor: &BlockCursor<Bytes>,
     order: &Order,
     key: &[u8],
+    part: SearchPart,
 ) -> std::result::Result<Option<Bytes>, String> {
-    let found = cursor.block.find(key, order);
+    let found = cursor.block.find(key, order, part);
     let found = found.map_err(|defect| format!("{defect:?}"))?;
     Ok(found.map(|value| cursor.block.data.slice(value)))
 }
@@ -283,8 +298,8 @@ fn wander(
             }
             Move::Seek(key) | Move::Find(key) => {
                 let key = key.bytes(model);
-                let found = find(cursor, order, &key);
-                let moved = cursor.seek(&key, order);
+                let found = find(cursor, order, &key, SearchPart::default());
+                let moved = cursor.seek(&key, order, SearchPart::default());
                 match (&found, &moved) {
                     (Ok(Some(value)), _) => {
                         assert!(matches!(moved, Ok(true)), "{moved:?}");

@@ -8,10 +8,11 @@ use crate::db::table::{DbEntry, DbTable, Version};
 use crate::error::Result;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
+use crate::format::block_search::SearchPart;
 use crate::format::internal_key::{InternalKey, MAX_SEQUENCE, not_internal, user_key};
 use crate::read::bounds::KeyRange;
 use crate::read::get_many::{Wanted, sort_by_block};
-use crate::read::index::BlockRef;
+use crate::read::index::{BlockRef, Found};
 #[cfg(doc)]
 use crate::read::table::Table;
 
@@ -73,7 +74,7 @@ impl DbTable {
     }
 
     /// The first data block that may hold `target` or an older version, by index and filter.
-    fn first_block(&self, target: &[u8]) -> Result<Option<BlockRef>> {
+    fn first_block(&self, target: &[u8]) -> Result<Option<Found<'_>>> {
         self.table.candidate(target, self.table.order()?)
     }
 
@@ -98,7 +99,7 @@ impl DbTable {
         loop {
             let mut cursor = BlockCursor::new(block);
             let locate = |defect| self.table.inner.locate(found, defect);
-            let sought = cursor.seek(target, self.table.order()?);
+            let sought = cursor.seek(target, self.table.order()?, SearchPart::default());
             if sought.map_err(locate)? {
                 let Some(key) = InternalKey::parse(cursor.key()) else {
                     return Err(locate(not_internal(cursor.key())));
@@ -139,6 +140,7 @@ impl Snapshot<'_> {
         let Some(first) = table.first_block(&target)? else {
             return Ok(None);
         };
+        let first = first.to_ref();
         table.find_from(first, table.table.block(first)?, &target)
     }
 
@@ -161,8 +163,9 @@ impl Snapshot<'_> {
         let mut entries = vec![None; user_keys.len()];
         table.table.search_blocks(&wanted, |keys, (bytes, block)| {
             for Wanted { found, at, key } in keys {
-                let block = table.table.parse(*found, bytes.slice(block.clone()))?;
-                let entry = table.find_from(*found, block, key)?;
+                let found = found.to_ref();
+                let block = table.table.parse(found, bytes.slice(block.clone()))?;
+                let entry = table.find_from(found, block, key)?;
                 if let Some(slot) = entries.get_mut(*at) {
                     *slot = entry;
                 }

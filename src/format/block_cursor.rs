@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::Defect;
 use super::block::{Block, Entries, Entry};
+use super::block_search::SearchPart;
 use super::buffer::Buffer;
 use crate::comparator::Order;
 
@@ -193,10 +194,14 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         true
     }
 
-    /// Moves to the first entry whose key is at or after `target`. Past the last, and `false`, if there is none.
-    pub fn seek(&mut self, target: &[u8], order: &Order) -> Result<bool, Defect> {
+    /// Moves to the first entry whose key is at or after `target`, which should be in `part`. Past the last, and `false`, if there is none.
+    pub fn seek(&mut self, target: &[u8], order: &Order, part: SearchPart) -> Result<bool, Defect> {
         self.move_past_last();
-        let Some((entry, _)) = self.block.seek(target, order, &mut self.key)? else {
+        let found = match order {
+            Order::Bytewise => self.block.seek_bytewise(target, part)?,
+            Order::Custom(_) => self.block.seek_custom(target, order, &mut self.key)?,
+        };
+        let Some((entry, _)) = found else {
             self.key.truncate(0);
             return Ok(false);
         };
@@ -285,11 +290,22 @@ mod tests {
         for target in targets {
             let at = entries.partition_point(|(k, _)| order.compare(k, &target).is_lt());
             let expected = entries.get(at).filter(|(k, _)| *k == target);
-            let found = block.find(&target, order).unwrap();
-            assert_eq!(found.map(|r| block.bytes(r)), expected.map(|(_, v)| &v[..]));
+            for part in SearchPart::all() {
+                let found = block.find(&target, order, part).unwrap();
+                let found = found.map(|range| block.bytes(range));
+                assert_eq!(found, expected.map(|(_, value)| &value[..]), "{part:?}");
+                assert_eq!(
+                    cursor.seek(&target, order, part).unwrap(),
+                    at < entries.len()
+                );
+                assert_eq!(
+                    cursor.key(),
+                    entries.get(at).map_or(&[][..], |(key, _)| key)
+                );
+            }
             // Two steps back, then forward over the landing again. The place before the first entry is -1.
             let mut here = at as isize;
-            let mut on_entry = cursor.seek(&target, order).unwrap();
+            let mut on_entry = cursor.seek(&target, order, SearchPart::default()).unwrap();
             for step in [-1, -1, 1, 1, 1, -1, 0] {
                 let expected = usize::try_from(here).ok().and_then(|i| entries.get(i));
                 assert_eq!(on_entry, expected.is_some(), "{target:?}, {here}");
@@ -387,7 +403,9 @@ mod tests {
             let order = if reverse { Order::of(Reverse) } else { Order::Bytewise };
             if let Ok(block) = Block::parse(data) {
                 let _ = block.check_restarts();
-                let _ = block.find(&target, &order);
+                for part in SearchPart::all() {
+                    let _ = block.find(&target, &order, part);
+                }
                 let mut cursor = BlockCursor::new(block);
                 let mut steps = 0;
                 while let Ok(true) = cursor.next() {
@@ -399,7 +417,7 @@ mod tests {
                     steps += 1;
                 }
                 prop_assert!(steps <= 160);
-                let _ = cursor.seek(&target, &order);
+                let _ = cursor.seek(&target, &order, SearchPart::default());
                 let _ = cursor.prev();
             }
         }

@@ -1,6 +1,5 @@
 //! Finding a key in a block: a binary search over the restarts, then a walk from entry to entry.
 
-use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::Defect;
@@ -10,18 +9,49 @@ use super::prefetch::{LINE, lines, prefetch};
 use crate::comparator::{Order, compare_bytes};
 
 impl<B: AsRef<[u8]>> Block<B> {
-    /// Where the value of `key` lies in the block; `None` if the block does not hold the key.
+    /// Where the value of `key`, which should be in `part`, lies in the block; `None` if the block does not hold the key.
     #[inline(always)] // on the path of every lookup
-    pub fn find(&self, key: &[u8], order: &Order) -> Result<Option<Range<usize>>, Defect> {
-        let found = self.seek(key, order, &mut Buffer::default())?;
+    pub fn find(
+        &self,
+        key: &[u8],
+        order: &Order,
+        part: SearchPart,
+    ) -> Result<Option<Range<usize>>, Defect> {
+        let found = match order {
+            Order::Bytewise => self.seek_bytewise(key, part)?,
+            Order::Custom(_) => self.seek_custom(key, order, &mut Buffer::default())?,
+        };
         let exact = found.filter(|(_, is_exact)| *is_exact);
         Ok(exact.map(|(entry, _)| entry.value()))
     }
 
-    /// Finds the first entry at or after `target`, and whether its key is the target.
+    /// Finds the first entry at or after `target`, which should be in `part`, in bytewise order, and whether its key is the target.
+    #[inline]
+    pub(super) fn seek_bytewise(
+        &self,
+        target: &[u8],
+        part: SearchPart,
+    ) -> Result<Option<(Entry, bool)>, Defect> {
+        let from = self.walk_start(target, &Order::Bytewise, part)?;
+        match self.walk_bytewise(target, from)? {
+            // No entry below the target was seen: entries before this one may be at or after it, too.
+            Some((entry, _)) if entry.offset() == from && from > 0 => self.seek_again(target),
+            landed => Ok(landed),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn seek_again(&self, target: &[u8]) -> Result<Option<(Entry, bool)>, Defect> {
+        let from = self.walk_start(target, &Order::Bytewise, SearchPart::default())?;
+        self.walk_bytewise(target, from)
+    }
+
+    /// Walks from the restart at `from` to the first entry at or after `target` in bytewise order, and tells whether its key is the
+    /// target.
     ///
-    /// In bytewise order it assembles no keys. All it remembers of the key before is how many bytes that and the target
-    /// share, `matched`. That key was below the target:
+    /// It assembles no keys. All it remembers of the key before is how many bytes that and the target share, `matched`. That key was
+    /// below the target:
     ///
     /// - An entry that shares more than `matched` bytes with that key has the same byte after them, and so is below too.
     /// - Any other begins with `shared` bytes of the target, and is compared from there on.
@@ -29,35 +59,37 @@ impl<B: AsRef<[u8]>> Block<B> {
     /// For example, on the way to `apricot`, `apple` sets `matched` to 2. Then `applet`, stored as 5 and `t`, is passed
     /// without a look at its bytes; `apricot`, stored as 2 and `ricot`, is compared with `ricot`. This holds for writers that
     /// share less than they could, too.
-    ///
-    /// Other comparators take whole keys. It assembles them in `key`, which becomes the key of the entry.
     #[inline]
-    pub(super) fn seek(
+    fn walk_bytewise(&self, target: &[u8], from: usize) -> Result<Option<(Entry, bool)>, Defect> {
+        let mut matched = 0;
+        for entry in self.entries_from(from, 0) {
+            let entry = entry?;
+            if entry.shared() <= matched {
+                let (_, rest) = target.split_at(entry.shared());
+                let (ordering, common) = compare_bytes(self.unshared(&entry), rest);
+                if ordering.is_ge() {
+                    return Ok(Some((entry, ordering.is_eq())));
+                }
+                matched = entry.shared() + common;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Finds the first entry at or after `target` in any order, and whether its key is the target. Comparators take whole keys: it
+    /// assembles them in `key`, which becomes the key of the entry.
+    #[inline]
+    pub(super) fn seek_custom(
         &self,
         target: &[u8],
         order: &Order,
         key: &mut Buffer,
     ) -> Result<Option<(Entry, bool)>, Defect> {
-        let (from, mut matched) = self.restart_below(target, order)?;
-        let entries = match order {
-            Order::Bytewise => self.entries_from(from.end(), from.key_len()),
-            Order::Custom(_) => self.entries_from(from.offset(), 0),
-        };
-        for entry in entries {
+        let from = self.walk_start(target, order, SearchPart::default())?;
+        for entry in self.entries_from(from, 0) {
             let entry = entry?;
-            let ordering = match order {
-                Order::Bytewise if entry.shared() > matched => Ordering::Less,
-                Order::Bytewise => {
-                    let (_, rest) = target.split_at(entry.shared());
-                    let (ordering, common) = compare_bytes(self.unshared(&entry), rest);
-                    matched = entry.shared() + common;
-                    ordering
-                }
-                Order::Custom(comparator) => {
-                    key.splice(entry.shared(), self.data.as_ref(), entry.unshared());
-                    comparator.compare(key.as_slice(), target)
-                }
-            };
+            key.splice(entry.shared(), self.data.as_ref(), entry.unshared());
+            let ordering = order.compare(key.as_slice(), target);
             if ordering.is_ge() {
                 return Ok(Some((entry, ordering.is_eq())));
             }
@@ -65,24 +97,27 @@ impl<B: AsRef<[u8]>> Block<B> {
         Ok(None)
     }
 
-    /// The entry at the last restart whose key is below `target`, and in bytewise order the length of their common prefix. No entry,
-    /// at the beginning, if there is none. Prefetches the entries from there up to the next restart.
+    /// Where the walk to `target` begins: at the last restart of `part` whose key is below it, or at the part's first one if there is
+    /// none. Prefetches the entries from there up to the next restart, unless the part tells that this was done.
     #[inline]
-    fn restart_below(&self, target: &[u8], order: &Order) -> Result<(Entry, usize), Defect> {
-        let (mut below, mut matched) = (Entry::default(), 0);
+    fn walk_start(&self, target: &[u8], order: &Order, part: SearchPart) -> Result<usize, Defect> {
+        let (third, parts) = (self.third(), 3 - usize::from(part.skipped));
+        let last = self.restart_count.saturating_sub(1);
+        let first = last.min(third * usize::from(part.first));
+        let mut from = if first > 0 { self.restart(first) } else { 0 };
         let mut end = self.entries().len();
         // The first restart is not compared: the walk begins there if no other is below the target.
-        let (mut low, mut high) = (1, self.restart_count);
+        let (mut low, mut high) = (first + 1, self.restart_count.min(parts * third));
         while low < high {
             let middle = low + (high - low) / 2;
             let entry = self.entry_at_restart(middle)?;
             let key = self.unshared(&entry);
-            let (ordering, common) = match order {
-                Order::Bytewise => compare_bytes(key, target),
-                Order::Custom(comparator) => (comparator.compare(key, target), 0),
+            let ordering = match order {
+                Order::Bytewise => compare_bytes(key, target).0,
+                Order::Custom(comparator) => comparator.compare(key, target),
             };
             if ordering.is_lt() {
-                (below, matched) = (entry, common);
+                from = entry.offset();
                 low = middle + 1;
             } else {
                 end = entry.offset();
@@ -90,25 +125,75 @@ impl<B: AsRef<[u8]>> Block<B> {
             }
         }
         // Restarts that were not checked may leave no interval.
-        if let Some(interval) = self.entries().get(below.offset()..end) {
+        if part == SearchPart::default()
+            && let Some(interval) = self.entries().get(from..end)
+        {
             // With a constant length, no line is checked for.
             match interval.first_chunk::<{ WALKED * LINE }>() {
                 Some(walked) => prefetch(lines(walked)),
                 None => prefetch(lines(interval)),
             }
         }
-        Ok((below, matched))
+        Ok(from)
+    }
+}
+
+/// In which third of a block a key should be, by the *fences*: the first restarts of the other two. A wrong one makes a search slower,
+/// and changes nothing that it finds. The default is all of a block.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SearchPart {
+    /// Number of thirds before it.
+    pub(crate) first: u8,
+    /// Number of thirds after it.
+    pub(crate) skipped: u8,
+    /// The line of the block where it begins.
+    pub(crate) line: u8,
+}
+
+impl SearchPart {
+    /// Every part, right or wrong, and some that no block has.
+    #[cfg(any(test, fuzzing))]
+    pub fn all() -> impl Iterator<Item = SearchPart> {
+        let part = |first, skipped| SearchPart {
+            first,
+            skipped,
+            line: 3 * first,
+        };
+        (0..3).flat_map(move |first| (0..3).map(move |skipped| part(first, skipped)))
+    }
+}
+
+impl<B: AsRef<[u8]>> Block<B> {
+    /// Number of restarts in a third, rounded up.
+    #[inline]
+    fn third(&self) -> usize {
+        self.restart_count.div_ceil(3)
+    }
+
+    /// Line and key of a fence, 1 or 2. `None` if the block has none, or it is very far from the block's beginning.
+    pub(crate) fn fence(&self, number: usize) -> Option<(u8, &[u8])> {
+        let restart = number * self.third();
+        let entry = (restart < self.restart_count).then(|| self.entry_at_restart(restart));
+        let entry = entry?.ok()?;
+        let line = u8::try_from(entry.offset() / LINE).ok()?;
+        Some((line, self.unshared(&entry)))
     }
 }
 
 /// Number of lines to prefetch where a walk begins: about as many as processors fetch at once. A walk seldom gets further.
 const WALKED: usize = 16;
 
-/// Prefetches the end of `block`, where a search begins: with the number of restarts, then the restarts. Also prefetches its
-/// beginning, usually on another page, so that both address translations overlap.
+/// Prefetches what a search in `part` of `block` looks at: the block's end, with the restarts, and where the walk begins, usually on
+/// another page, so that both address translations overlap.
 #[inline]
-pub(crate) fn prefetch_block(block: &[u8]) {
-    prefetch(block.last().into_iter().chain(block.first()));
+pub(crate) fn prefetch_part(block: &[u8], part: SearchPart) {
+    prefetch(block.last().into_iter());
+    let walked = block.get(LINE * usize::from(part.line)..);
+    let walked = walked.unwrap_or_default();
+    match walked.first_chunk::<{ WALKED * LINE }>() {
+        Some(walked) => prefetch(lines(walked)),
+        None => prefetch(lines(walked)),
+    }
 }
 
 #[cfg(test)]
@@ -125,7 +210,8 @@ mod tests {
         let sound = build(&entries, 1);
         let restarts_at = sound.len() - 4 - 4 * entries.len();
         let find = |block: &[u8], key: &str| {
-            Block::parse(block.to_vec()).and_then(|b| b.find(key.as_bytes(), &Order::Bytewise))
+            Block::parse(block.to_vec())
+                .and_then(|b| b.find(key.as_bytes(), &Order::Bytewise, SearchPart::default()))
         };
         assert!(find(&sound, "399").unwrap().is_some());
 

@@ -13,6 +13,7 @@
 
 use bytes::Bytes;
 
+use super::prefetch::prefetch;
 use super::{Defect, require};
 use crate::coding::put_fixed32;
 use crate::filter::{FilterBuilder, FilterPolicy, RibbonFilterPolicy};
@@ -176,6 +177,22 @@ impl FilterBlockReader {
     pub fn key_may_match(&self, policy: &dyn FilterPolicy, block_offset: u64, key: &[u8]) -> bool {
         let filter = self.filter(block_offset);
         filter.is_none_or(|filter| policy.key_may_match(key, filter))
+    }
+
+    /// Prefetches where the filter of the data block at `block_offset` begins and ends.
+    #[inline]
+    pub(crate) fn prefetch_bounds(&self, block_offset: u64) {
+        let (_, offsets) = self.filters_and_offsets();
+        let at = usize::try_from(block_offset >> self.base_lg).ok();
+        let bounds = at.and_then(|i| offsets.get(i.checked_mul(4)?..));
+        prefetch(bounds.and_then(<[u8]>::first).into_iter());
+    }
+
+    /// Prefetches the filter of the data block at `block_offset`; that of an ordinary block lies in two lines.
+    #[inline]
+    pub(crate) fn prefetch_filter(&self, block_offset: u64) {
+        let filter = self.filter(block_offset).unwrap_or_default();
+        prefetch(filter.first().into_iter().chain(filter.last()));
     }
 
     /// The filters; then their offsets, up to and including the offset of the offsets.

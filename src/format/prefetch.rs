@@ -3,6 +3,10 @@
 //! The processor fetches memory a cache line at a time, and waits for each line that it did not expect. Lines that are
 //! requested together arrive together, while other work goes on.
 
+use std::sync::atomic::AtomicU64;
+#[cfg(not(feature = "prefetch"))]
+use std::sync::atomic::Ordering::Relaxed;
+
 /// Bytes in a cache line.
 pub(crate) const LINE: usize = 64;
 
@@ -21,6 +25,15 @@ pub(crate) fn prefetch<'a, T: Copy + 'a>(items: impl Iterator<Item = &'a T>) {
 #[inline]
 pub(crate) fn prefetch<'a, T: Copy + 'a>(items: impl Iterator<Item = &'a T>) {
     items.for_each(|item| _ = std::hint::black_box(*item));
+}
+
+/// Requests the line of `item`.
+#[inline]
+pub(crate) fn prefetch_atomic(item: &AtomicU64) {
+    #[cfg(feature = "prefetch")]
+    prefetch_index::prefetch_index(std::slice::from_ref(item), 0);
+    #[cfg(not(feature = "prefetch"))]
+    std::hint::black_box(item.load(Relaxed));
 }
 
 /// Returns one byte for each line that `bytes` take, the first byte included.

@@ -9,8 +9,9 @@ use crate::format::frame;
 use crate::read::bounds::Way;
 use crate::read::coalesce::Group;
 use crate::read::file::Stretch;
-use crate::read::index::{BlockRef, State};
+use crate::read::index::BlockRef;
 use crate::read::options::ReadOptions;
+use crate::read::state::State;
 use crate::read::store::{MAX_GAP, MAX_READ_LEN, frame_range};
 use crate::read::table::Inner;
 
@@ -77,8 +78,7 @@ impl ReadAhead {
             if inner.file.map().is_some() {
                 self.announce(inner, found);
             }
-            let (bytes, block) = inner.load(found, read, false)?;
-            return Ok((bytes.slice(block), false));
+            return Ok((inner.load_bytes(found, read)?, false));
         }
         if let Some(block) = inner.cached(found) {
             return Ok((block, false));

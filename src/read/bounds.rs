@@ -5,7 +5,7 @@ use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, Rang
 use crate::comparator::Order;
 use crate::error::Result;
 use crate::filter::prefix_end;
-use crate::read::index::State;
+use crate::read::state::State;
 use crate::read::table::{Inner, Table};
 
 /// The direction of a walk.
@@ -78,23 +78,23 @@ impl Inner {
         let block_at = |bound| match key_of(bound) {
             Some(key) => {
                 let order = self.order()?;
-                let seek = || self.index.seek(key, order);
+                let seek = || self.index.seek(key, order, false);
                 self.ask(seek, || self.missing_of_index(key, order))
             }
             None => Ok(None),
         };
         let start = match (lower, block_at(lower)?) {
             (Bound::Excluded(key), Some(found))
-                if key == self.index.key(found) && self.index.state(found).has(State::CHECKED) =>
+                if key == found.key() && found.state().has(State::CHECKED) =>
             {
                 // The block ends with the key at the latest, as was seen when it came in.
-                found.block + 1
+                found.block() + 1
             }
-            (_, Some(found)) => found.block,
+            (_, Some(found)) => found.block(),
             (Bound::Unbounded, None) => 0,
             (_, None) => all,
         };
-        let end = block_at(upper)?.map_or(all, |last| last.block + 1);
+        let end = block_at(upper)?.map_or(all, |last| last.block() + 1);
         Ok(start..end.max(start))
     }
 }

@@ -11,6 +11,7 @@ use crate::error::{Error, ErrorKind, Result, Section, show_key};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
+use crate::format::block_search::SearchPart;
 use crate::format::internal_key::{user_key, user_order};
 use crate::format::prefetch::{LINE, prefetch};
 use crate::read::ahead::ReadAhead;
@@ -234,12 +235,14 @@ impl Cursor {
         }
         self.limit()?;
         let (inner, order) = (&*self.table.inner, self.table.order()?);
-        let find = || inner.index.seek(key, order);
+        let find = || inner.index.seek(key, order, true);
         let Some(found) = inner.ask(find, || inner.missing_of_index(key, order))? else {
             return Ok(self.leave(Some(Way::Forward)));
         };
+        inner.prefetch_in_place(found, self.table.read);
+        let (found, part) = (found.to_ref(), found.part());
         self.load(found, None)?;
-        let sought = self.entries.seek(key, self.table.order()?);
+        let sought = self.entries.seek(key, self.table.order()?, part);
         // Past the block's last key, but not past its index key, it is the next block's first.
         let moved = self.check(sought)? || self.walk(Way::Forward)?;
         self.arrive(moved, Way::Forward)
@@ -416,7 +419,8 @@ impl Cursor {
             self.block = None;
             let loaded = self.ahead.load(&table.inner, found, way, table.read);
             let (payload, is_slice) = loaded?;
-            let place = table.inner.in_place(found, table.read);
+            let state = table.inner.index.state(found);
+            let place = table.inner.in_place(state, found.handle, table.read);
             self.place = place.map_or(NOWHERE, |(_, place)| place.start);
             self.enter(found, payload, is_slice)?;
         }
@@ -442,7 +446,9 @@ impl Cursor {
         let Some(key) = key_of(way.pick(&self.bounds.0, &self.bounds.1)) else {
             return self.start_in_block(way);
         };
-        let sought = self.entries.seek(key, self.table.order()?);
+        let sought = self
+            .entries
+            .seek(key, self.table.order()?, SearchPart::default());
         Ok(self.check(sought)? && self.is_past(self.key(), way)? || self.step_in_block(way)?)
     }
 

@@ -133,6 +133,13 @@ impl TableFilter {
         Ok(is_whole && self.whole.get().ok_or(NotLoaded)?.is_of_windows)
     }
 
+    /// The filters of windows, if it consists of such, and they are there.
+    #[inline]
+    pub(super) fn windows(&self) -> Option<&FilterBlockReader> {
+        let whole = self.whole.get().filter(|whole| whole.is_of_windows);
+        whole.map(|whole| &whole.filter)
+    }
+
     /// Whether the filter passes `key`, which is looked for in the data block at offset `block`: any, unless it is [of
     /// windows](Self::is_of_windows).
     #[inline]

@@ -3,28 +3,34 @@
 use bytes::Bytes;
 
 use crate::error::Result;
-use crate::read::index::BlockRef;
+use crate::read::index::{Found, NotLoaded};
 use crate::read::store::{Loaded, whole};
 use crate::read::table::{Table, find_value};
 
 /// A key that is looked for, and the block to look in.
-pub(crate) struct Wanted<K> {
-    pub(crate) found: BlockRef,
+pub(crate) struct Wanted<'t, K> {
+    pub(crate) found: Found<'t>,
     /// The key's position among the caller's keys.
     pub(crate) at: usize,
     pub(crate) key: K,
 }
 
 /// Sorts lookups by the block to look in.
-pub(crate) fn sort_by_block<K>(wanted: &mut [Wanted<K>]) {
-    wanted.sort_by_cached_key(|wanted| wanted.found.block); // moves each once
+pub(crate) fn sort_by_block<K>(wanted: &mut [Wanted<'_, K>]) {
+    wanted.sort_by_cached_key(|wanted| wanted.found.block()); // moves each once
 }
 
 /// The blocks to load for `wanted`, and for each the lookups in it: neighbours share one.
-pub(super) fn blocks_of<K>(wanted: &[Wanted<K>]) -> impl Iterator<Item = (BlockRef, &[Wanted<K>])> {
-    let of_blocks = wanted.chunk_by(|a, b| a.found.block == b.found.block);
+pub(super) fn blocks_of<'w, 't, K>(
+    wanted: &'w [Wanted<'t, K>],
+) -> impl Iterator<Item = (Found<'t>, &'w [Wanted<'t, K>])> {
+    let of_blocks = wanted.chunk_by(|a, b| a.found.block() == b.found.block());
     of_blocks.filter_map(|keys| Some((keys.first()?.found, keys)))
 }
+
+/// Number of keys whose memory is asked for at once: enough that its waits overlap, few enough that it is still in the processor's
+/// caches when it is used.
+const OVERLAPPED: usize = 16;
 
 /// What the lookups of many keys found.
 pub(super) struct Values<'t> {
@@ -41,11 +47,11 @@ impl<'t> Values<'t> {
     }
 
     /// Looks for keys in their block. Values are slices of its bytes if the file lies in memory, and copies otherwise.
-    pub(super) fn search(&mut self, keys: &[Wanted<&[u8]>], block: Loaded<'_>) -> Result<()> {
+    pub(super) fn search(&mut self, keys: &[Wanted<'_, &[u8]>], block: Loaded<'_>) -> Result<()> {
         let (inner, order) = (&*self.table.inner, self.table.order()?);
         for wanted in keys {
-            let value = find_value(&block, wanted.key, order);
-            let value = value.map_err(|defect| inner.locate(wanted.found, defect))?;
+            let value = find_value(block.clone(), wanted.key, order, wanted.found.part());
+            let value = value.map_err(|defect| inner.locate(wanted.found.to_ref(), defect))?;
             match (self.values.get_mut(wanted.at), value) {
                 (Some(slot), Some(value)) if inner.file.is_memory() => {
                     *slot = Some(block.0.slice(value));
@@ -100,21 +106,27 @@ impl Table {
     pub(super) fn wanted<'k, K: AsRef<[u8]>>(
         &self,
         keys: &'k [K],
-    ) -> Result<Vec<Wanted<&'k [u8]>>> {
+    ) -> Result<Vec<Wanted<'_, &'k [u8]>>> {
         let (inner, order) = (&*self.inner, self.order()?);
         let mut wanted = Vec::with_capacity(keys.len());
-        let mut take = |at, key, found: Option<BlockRef>| {
-            if let Some(found) = found {
-                wanted.push(Wanted { found, at, key });
+        let mut take =
+            |at, key, found| wanted.extend(Option::map(found, |found| Wanted { found, at, key }));
+        let mut left = Vec::new();
+        for (batch, keys) in keys.chunks(OVERLAPPED).enumerate() {
+            let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+            let found = self.candidates_here(&keys, order);
+            for (at, (key, found)) in (OVERLAPPED * batch..).zip(keys.into_iter().zip(found)) {
+                match found {
+                    Ok(found) => take(at, key, found),
+                    Err(NotLoaded) => left.push((at, key)),
+                }
             }
-        };
+        }
         // Takes the key's block, if what is there tells it.
         let mut is_left = |&(at, key): &(usize, &'k [u8])| {
             let found = self.candidate_here(key, order);
             found.map(|found| take(at, key, found)).is_err()
         };
-        let keys = keys.iter().map(AsRef::as_ref).enumerate();
-        let mut left: Vec<_> = keys.filter(&mut is_left).collect();
         for layers in [1, 2, usize::MAX] {
             let missing = |&(_, key): &(usize, _)| inner.missing_for(key, order, layers);
             inner.bring(left.iter().flat_map(missing).collect())?;
@@ -130,21 +142,30 @@ impl Table {
     /// look for in it. Where the file is not in memory, `wanted` is in the order of blocks.
     pub(crate) fn search_blocks<K>(
         &self,
-        wanted: &[Wanted<K>],
-        mut search: impl FnMut(&[Wanted<K>], Loaded<'_>) -> Result<()>,
+        wanted: &[Wanted<'_, K>],
+        mut search: impl FnMut(&[Wanted<'_, K>], Loaded<'_>) -> Result<()>,
     ) -> Result<()> {
         let (inner, mut result) = (&*self.inner, Ok(()));
         if inner.file.is_memory() {
-            { wanted.iter() }.for_each(|wanted| inner.announce_block(wanted.found));
+            wanted
+                .iter()
+                .for_each(|wanted| inner.announce_block(wanted.found.to_ref()));
+            // Blocks of some keys come from memory while those of others are searched.
+            let prefetch =
+                |wanted: &Wanted<'_, K>| inner.prefetch_in_place(wanted.found, self.read);
+            let mut ahead = wanted.iter();
+            ahead.by_ref().take(OVERLAPPED).for_each(prefetch);
             for (found, keys) in blocks_of(wanted) {
-                search(keys, inner.load(found, self.read, false)?)?;
+                ahead.by_ref().take(keys.len()).for_each(prefetch);
+                search(keys, inner.load(found, self.read, false, &mut None)?)?;
             }
             return Ok(());
         }
-        let (blocks, keys): (Vec<_>, Vec<_>) = blocks_of(wanted).unzip();
+        let of_blocks = blocks_of(wanted).map(|(found, keys)| (found.to_ref(), keys));
+        let (blocks, keys): (Vec<_>, Vec<_>) = of_blocks.unzip();
         inner.load_many(&blocks, self.read, |i, block| {
             if let (Ok(()), Some(keys)) = (&result, keys.get(i)) {
-                result = block.and_then(|block| search(keys, whole(block)));
+                result = block.and_then(|block| search(keys, whole(&block)));
             }
         });
         result

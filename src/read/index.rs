@@ -3,18 +3,19 @@
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::format::block::Block;
+use crate::format::block_search::SearchPart;
 use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame::TRAILER_LEN;
 use crate::format::pieces::{IndexPieces, take_handle};
 use crate::format::{Defect, require};
-use crate::read::index_entries::{IndexEntries, IndexEntry};
+use crate::read::index_entries::{IndexEntries, IndexEntry, Sought};
 use crate::read::recognise::Evidence;
+use crate::read::state::State;
 use crate::read::store::frame_range;
 
 /// Most memory that keys may unfold to, in multiples of the file's size; with the block, no more than 1 GiB.
@@ -54,33 +55,6 @@ struct LoadedPiece {
     /// The number of its first data block.
     first: usize,
     entries: IndexEntries,
-    /// What is known of each data block.
-    states: Box<[State]>,
-}
-
-/// What is known of a data block. Nothing is known of one that was never read.
-#[derive(Debug, Default)]
-pub(super) struct State(AtomicU8);
-
-impl State {
-    /// The block has the form of a block, and, unless the table's order is not known, its keys ascend and lie between its index
-    /// keys.
-    pub(super) const CHECKED: u8 = 1;
-    /// In place: the block is stored raw in memory, is used there, and was checked.
-    pub(super) const RAW: u8 = 2;
-    /// In place, checksum verified.
-    pub(super) const VERIFIED: u8 = 4;
-    /// The block was put in the cache, and may still be there.
-    pub(super) const CACHED: u8 = 8;
-
-    #[inline]
-    pub(super) fn has(&self, bit: u8) -> bool {
-        self.0.load(Relaxed) & bit != 0
-    }
-
-    pub(super) fn set(&self, bits: u8) {
-        self.0.fetch_or(bits, Relaxed);
-    }
 }
 
 /// What keeps a search of index or filter from an answer: a piece that it needs is not there yet.
@@ -96,6 +70,48 @@ pub(crate) struct BlockRef {
     piece: u32,
     at: u32,
     pub(crate) handle: BlockHandle,
+}
+
+/// A data block that a search for a key has found, where the index has it: lookups need no second way to it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found<'i> {
+    piece: &'i LoadedPiece,
+    /// Which piece of the index it is.
+    p: usize,
+    sought: Sought,
+}
+
+impl Found<'_> {
+    /// Which of the table's data blocks it is, from 0.
+    pub(crate) fn block(&self) -> usize {
+        self.piece.first + self.sought.at
+    }
+
+    #[inline]
+    pub(crate) fn handle(&self) -> BlockHandle {
+        self.piece.entries.handle(self.sought.at)
+    }
+
+    /// What is known of the block.
+    #[inline]
+    pub(super) fn state(&self) -> &State {
+        self.piece.entries.state(self.sought.at)
+    }
+
+    /// Where in the block the key should be.
+    #[inline]
+    pub(crate) fn part(&self) -> SearchPart {
+        self.piece.entries.part(self.sought)
+    }
+
+    /// A key at or after the last of the block, and before the first of the next.
+    pub(crate) fn key(&self) -> &[u8] {
+        self.piece.entries.key(self.sought.at)
+    }
+
+    pub(crate) fn to_ref(self) -> BlockRef {
+        self.piece.block(self.p, self.sought.at)
+    }
 }
 
 impl LoadedPiece {
@@ -219,7 +235,7 @@ impl Index {
         let own = self.divided.as_ref().map_or(0, IndexPieces::weight);
         let slots = size_of_val(&*self.slots);
         let pieces = self.slots.iter().filter_map(|slot| slot.piece.get());
-        let pieces = pieces.map(|piece| piece.entries.weight() + piece.states.len());
+        let pieces = pieces.map(|piece| piece.entries.weight());
         own + self.tops.weight() + slots + pieces.sum::<usize>()
     }
 
@@ -267,9 +283,14 @@ impl Index {
 
     /// What is known of a data block.
     #[inline]
-    #[expect(clippy::indexing_slicing, reason = "as many states as blocks")]
     pub(super) fn state(&self, found: BlockRef) -> &State {
-        &self.piece_with(found).states[found.at as usize]
+        self.piece_with(found).entries.state(found.at as usize)
+    }
+
+    /// Learns the fences of a data block, whose keys are in bytewise order.
+    pub(super) fn learn<B: AsRef<[u8]>>(&self, found: BlockRef, block: &Block<B>) {
+        let entries = &self.piece_with(found).entries;
+        entries.learn(found.at as usize, block);
     }
 
     /// A key at or after the last of a data block, and before the first of the next.
@@ -288,27 +309,47 @@ impl Index {
     pub(super) fn cached(&self) -> impl Iterator<Item = BlockHandle> {
         let pieces = self.slots.iter().filter_map(|slot| slot.piece.get());
         pieces.flat_map(|piece| {
-            let states = piece.states.iter().enumerate();
-            let cached = states.filter(|(_, state)| state.has(State::CACHED));
-            cached.map(|(i, _)| piece.entries.handle(i))
+            let entries = &piece.entries;
+            let cached = (0..entries.len()).filter(|&i| entries.state(i).has(State::CACHED));
+            cached.map(|i| entries.handle(i))
         })
     }
 
-    /// The one data block that can hold `key`; `None` past the last index key.
-    #[inline]
-    pub(super) fn seek(&self, key: &[u8], order: &Order) -> Result<Option<BlockRef>, NotLoaded> {
-        let Some(p) = self.seek_piece(key, order) else {
+    /// The one data block that can hold `key`; `None` past the last index key. If it `is_wanted`, what is known of it is prefetched.
+    #[inline(always)] // so that the result stays in registers: a lookup copied it three times, which took 20 ns
+    pub(super) fn seek(
+        &self,
+        key: &[u8],
+        order: &Order,
+        is_wanted: bool,
+    ) -> Result<Option<Found<'_>>, NotLoaded> {
+        let Some(last) = self.slots.len().checked_sub(1) else {
             return Ok(None);
         };
+        let p = self.tops.seek(key, order, false).at;
         let piece = self.piece(p)?;
-        Ok(Some(piece.block(p, piece.entries.seek(key, order))))
+        let sought = piece.entries.seek(key, order, is_wanted);
+        let is_last = p == last && sought.at + 1 == piece.entries.len();
+        if is_last && order.compare(piece.entries.key(sought.at), key).is_lt() {
+            return Ok(None);
+        }
+        Ok(Some(Found { piece, p, sought }))
+    }
+
+    /// Prefetches what a search for `key` looks at, if its piece is there and keys are in bytewise order.
+    #[inline]
+    pub(super) fn prefetch(&self, key: &[u8], order: &Order) {
+        let p = self.tops.seek(key, order, false).at;
+        if let (Order::Bytewise, Ok(piece)) = (order, self.piece(p)) {
+            piece.entries.prefetch(key);
+        }
     }
 
     /// The piece that names the one data block that can hold `key`; `None` past the last index key.
     #[inline]
     pub(super) fn seek_piece(&self, key: &[u8], order: &Order) -> Option<usize> {
         let last = self.tops.len().checked_sub(1)?;
-        let p = self.tops.seek(key, order);
+        let Sought { at: p, .. } = self.tops.seek(key, order, false);
         (p < last || order.compare(self.tops.key(last), key).is_ge()).then_some(p)
     }
 
@@ -362,12 +403,10 @@ impl Index {
         let Some(slot) = self.slots.get(p) else {
             return;
         };
-        let states = (0..entries.len()).map(|_| State::default());
         // Another thread may have been faster.
         slot.piece.get_or_init(|| {
             Box::new(LoadedPiece {
                 first: slot.first,
-                states: states.collect(),
                 entries,
             })
         });
@@ -456,8 +495,8 @@ pub(super) mod tests {
             });
             for target in targets.chain(near).chain(keys.clone()) {
                 let expected = keys.iter().position(|key| *key >= target);
-                let found = index.seek(&target, &Order::Bytewise).unwrap();
-                prop_assert_eq!(found.map(|found| found.block), expected, "{:?}", target);
+                let found = index.seek(&target, &Order::Bytewise, true).unwrap();
+                prop_assert_eq!(found.map(|found| found.block()), expected, "{:?}", target);
                 // As the first key of each block, as its last, and as both.
                 let around = expected.unwrap_or(keys.len());
                 for i in around.saturating_sub(2)..keys.len().min(around + 2) {

@@ -26,6 +26,7 @@ pub(crate) mod recognise;
 pub mod remote;
 pub(crate) mod source;
 mod splits;
+mod state;
 pub(crate) mod stats;
 mod store;
 pub(crate) mod table;

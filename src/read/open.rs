@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -116,7 +115,6 @@ impl OpenOptions {
             cache: self.cache.clone(),
             caches_raw: self.chose_cache || !is_file,
             id: next_table(),
-            passed_last: AtomicBool::new(false),
             file: opening.file,
         };
         let holds_user_keys = self.may_hold_user_keys(&mut inner).await?;

@@ -1,8 +1,9 @@
 //! Counts what a table does: reads, lookups that the filter rejected, cache hits.
 
+use std::cell::Cell;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Makes [`Stats`], [`Counter`] and all that names each counter from one list, so that none can be forgotten.
 macro_rules! counters {
@@ -88,7 +89,11 @@ const OWN: usize = 16;
 
 #[derive(Debug, Default)]
 #[repr(align(128))] // two lines: processors fetch them in pairs
-struct Shard([AtomicU64; Counter::COUNT]);
+pub(super) struct Shard {
+    counts: [AtomicU64; Counter::COUNT],
+    /// Whether the filter passed the last key that was looked up.
+    passed_last: AtomicBool,
+}
 
 impl Default for Counters {
     fn default() -> Counters {
@@ -99,22 +104,60 @@ impl Default for Counters {
 impl Counters {
     #[inline]
     pub(crate) fn add(&self, counter: Counter, n: u64) {
-        let (at, counter) = (shard_of_this_thread(), counter as usize);
-        match self.0.get(at).and_then(|shard| shard.0.get(counter)) {
-            Some(own) if at < OWN => own.store(own.load(Relaxed).wrapping_add(n), Relaxed),
-            shared => _ = shared.map(|shared| shared.fetch_add(n, Relaxed)),
+        self.of_this_thread().add(counter, n);
+    }
+
+    #[inline]
+    #[expect(clippy::indexing_slicing, reason = "the number is below `SHARDS`")]
+    pub(super) fn of_this_thread(&self) -> ThreadCounters<'_> {
+        let at = shard_of_this_thread();
+        ThreadCounters {
+            shard: &self.0[at],
+            is_own: at < OWN,
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> Stats {
+        let shard = |shard: &Shard| Stats::of(shard.counts.each_ref().map(|v| v.load(Relaxed)));
+        self.0.iter().map(shard).sum()
+    }
+}
+
+/// What a thread adds to, and what it learns from its own lookups alone: a flag that all threads share would be fought over.
+#[derive(Clone, Copy)]
+pub(super) struct ThreadCounters<'c> {
+    shard: &'c Shard,
+    is_own: bool,
+}
+
+impl ThreadCounters<'_> {
+    #[inline]
+    pub(super) fn add(self, counter: Counter, n: u64) {
+        let Some(count) = self.shard.counts.get(counter as usize) else {
+            return;
+        };
+        if self.is_own {
+            count.store(count.load(Relaxed).wrapping_add(n), Relaxed);
+        } else {
+            count.fetch_add(n, Relaxed);
         }
     }
 
     /// Counts an answer of a filter.
     #[inline]
-    pub(super) fn add_answer(&self, passes: bool, passed: Counter, rejected: Counter) {
+    pub(super) fn add_answer(self, passes: bool, passed: Counter, rejected: Counter) {
         self.add(if passes { passed } else { rejected }, 1);
     }
 
-    pub(crate) fn snapshot(&self) -> Stats {
-        let shard = |shard: &Shard| Stats::of(shard.0.each_ref().map(|v| v.load(Relaxed)));
-        self.0.iter().map(shard).sum()
+    /// Whether the filter passed the last key that was looked up.
+    #[inline]
+    pub(super) fn passed_last(self) -> bool {
+        self.shard.passed_last.load(Relaxed)
+    }
+
+    #[inline]
+    pub(super) fn set_passed_last(self, passed: bool) {
+        self.shard.passed_last.store(passed, Relaxed);
     }
 }
 
@@ -123,13 +166,16 @@ impl Counters {
 pub(super) fn shard_of_this_thread() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
-        static SHARD: usize = {
-            let thread = NEXT.fetch_add(1, Relaxed);
-            thread.min(OWN + thread % (SHARDS - OWN))
-        };
+        // One more than the number; 0 before the thread has one.
+        static SHARD: Cell<usize> = const { Cell::new(0) };
     }
-    // A thread that is ending may still read a table as it drops its values.
-    SHARD.try_with(|shard| *shard).unwrap_or(OWN)
+    SHARD.with(|shard| {
+        if shard.get() == 0 {
+            let thread = NEXT.fetch_add(1, Relaxed);
+            shard.set(1 + thread.min(OWN + thread % (SHARDS - OWN)));
+        }
+        shard.get() - 1
+    })
 }
 
 #[cfg(test)]

@@ -1,20 +1,21 @@
 //! Data blocks: `load` takes one from memory, the cache or the source, checks it when it comes in, and keeps it.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::Bytes;
 
+use crate::comparator::Order;
 use crate::error::Result;
 use crate::format::Defect;
 use crate::format::block::Block;
-use crate::format::block_search::prefetch_block;
+use crate::format::block_search::prefetch_part;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::{self, TRAILER_LEN};
 use crate::format::page::PAGE_LEN;
 use crate::read::cache::BlockKey;
-use crate::read::index::{BlockRef, State};
+use crate::read::index::{BlockRef, Found};
 use crate::read::options::ReadOptions;
+use crate::read::state::State;
 use crate::read::stats::Counter;
 use crate::read::table::Inner;
 
@@ -29,12 +30,11 @@ const MAX_BATCH_LEN: u64 = 4 << 20;
 pub(super) const MAX_GAP: u64 = PAGE_LEN - 1;
 
 /// Bytes, and where in them a data block lies.
-pub(crate) type Loaded<'a> = (Cow<'a, Bytes>, Range<usize>);
+pub(crate) type Loaded<'a> = (&'a Bytes, Range<usize>);
 
 /// A data block that lies in bytes of its own.
-pub(super) fn whole(block: Bytes) -> Loaded<'static> {
-    let range = 0..block.len();
-    (Cow::Owned(block), range)
+pub(super) fn whole(block: &Bytes) -> Loaded<'_> {
+    (block, 0..block.len())
 }
 
 /// How many of `blocks` are asked for in one batch; one at least.
@@ -53,43 +53,68 @@ impl Inner {
     #[inline(always)]
     pub(super) fn in_place(
         &self,
-        found: BlockRef,
+        state: &State,
+        handle: BlockHandle,
         read: ReadOptions,
     ) -> Option<(&Bytes, Range<usize>)> {
         let verify = read.verify_checksums;
         let bit = if verify { State::VERIFIED } else { State::RAW };
-        if !self.index.state(found).has(bit) {
+        if !state.has(bit) {
             return None;
         }
         // Both fit: the block was read from there before.
-        let BlockHandle { offset, size } = found.handle;
+        let BlockHandle { offset, size } = handle;
         let range = offset as usize..(offset + size) as usize;
         Some((self.file.memory()?, range))
     }
 
-    /// A data block, from memory, the cache or the source. In a mapped file, it is announced before its first use if `announce`.
+    /// Prefetches what a search for the key of `found` looks at, if the block is used in place.
     #[inline(always)]
-    pub(super) fn load(
-        &self,
-        found: BlockRef,
+    pub(super) fn prefetch_in_place(&self, found: Found<'_>, read: ReadOptions) {
+        if let Some((file, range)) = self.in_place(found.state(), found.handle(), read) {
+            prefetch_part(file.get(range).unwrap_or_default(), found.part());
+        }
+    }
+
+    /// The data block that a search has found: bytes, and where in them it lies. It comes from memory, or from the cache or the source,
+    /// and is in `own` then. In a mapped file, it is announced before its first use if `announce`.
+    #[inline(always)]
+    pub(super) fn load<'a>(
+        &'a self,
+        found: Found<'_>,
         read: ReadOptions,
         announce: bool,
-    ) -> Result<Loaded<'_>> {
-        if let Some((file, range)) = self.in_place(found, read) {
+        own: &'a mut Option<Bytes>,
+    ) -> Result<Loaded<'a>> {
+        if let Some((file, range)) = self.in_place(found.state(), found.handle(), read) {
             // Not a slice, which would be counted up and down for a value that is only looked at.
-            return Ok((Cow::Borrowed(self.file.owners.of_this_thread(file)), range));
+            return Ok((self.file.owners.of_this_thread(file), range));
         }
+        Ok(whole(own.insert(self.load_found(found, read, announce)?)))
+    }
+
+    #[inline(never)]
+    fn load_found(&self, found: Found<'_>, read: ReadOptions, announce: bool) -> Result<Bytes> {
+        let block = found.to_ref();
         if announce {
-            self.announce_block(found);
+            self.announce_block(block);
         }
-        self.load_anew(found, read).map(whole)
+        let loaded = self.load_anew(block, read)?;
+        prefetch_part(&loaded, found.part());
+        Ok(loaded)
+    }
+
+    /// A data block to keep, from memory, the cache or the source.
+    pub(super) fn load_bytes(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
+        match self.in_place(self.index.state(found), found.handle, read) {
+            Some((file, range)) => Ok(self.file.owners.of_this_thread(file).slice(range)),
+            None => self.load_anew(found, read),
+        }
     }
 
     /// A data block from the cache or the source; on its first use also one that lies in memory.
-    #[inline(never)]
     pub(super) fn load_anew(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
         if let Some(block) = self.cached(found) {
-            prefetch_block(&block);
             return Ok(block);
         }
         self.admit(found, &self.file.read_frame(found.handle)?, read)
@@ -147,6 +172,9 @@ impl Inner {
         let block = self.check_frame(found, frame, read.verify_checksums)?;
         let (is_raw, state) = (frame::is_raw(frame), self.index.state(found));
         if is_raw && self.file.is_memory() {
+            if let Some(Order::Bytewise) = self.order {
+                self.index.learn(found, &Block::parse(&block)?);
+            }
             state.set(State::RAW);
             if read.verify_checksums {
                 state.set(State::VERIFIED);
@@ -266,7 +294,13 @@ mod tests {
         builder.finish().unwrap();
         let table = OpenOptions::new().open_source(file).unwrap();
         let first = table.inner.block(0).unwrap();
-        let is_in_place = |table: &Table| table.inner.in_place(first, table.read).is_some();
+        let is_in_place = |table: &Table| {
+            let state = table.inner.index.state(first);
+            table
+                .inner
+                .in_place(state, first.handle, table.read)
+                .is_some()
+        };
         let careless = table.with_read_options(ReadOptions::new().verify_checksums(false));
         assert!(!is_in_place(&careless));
         assert!(careless.contains_key("key").unwrap());

@@ -1,10 +1,8 @@
 //! A table that is open, and looking keys up in it: filter, index, load, find.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use bytes::Bytes;
 
@@ -13,16 +11,16 @@ use crate::error::{Error, ErrorKind, Result, Section};
 use crate::filter::FilterEntry;
 use crate::format::Defect;
 use crate::format::block::Block;
-use crate::format::block_search::prefetch_block;
+use crate::format::block_search::SearchPart;
 use crate::format::prefetch::IS_HINT;
 use crate::format::properties::Properties;
 use crate::read::cache::BlockCache;
 use crate::read::file::TableFile;
 use crate::read::filter::TableFilter;
-use crate::read::index::{BlockRef, Index, NotLoaded};
+use crate::read::index::{BlockRef, Found, Index, NotLoaded};
 use crate::read::options::ReadOptions;
 use crate::read::parts::LAYERS;
-use crate::read::stats::{Counter, Stats};
+use crate::read::stats::{Counter, Stats, ThreadCounters};
 use crate::read::store::Loaded;
 
 /// An open table: immutable, sorted, safe to read from any number of threads at once.
@@ -73,8 +71,6 @@ pub(crate) struct Inner {
     pub(super) caches_raw: bool,
     /// The table's number in the cache.
     pub(super) id: u64,
-    /// Whether the filter passed the last key that was looked up in this file, which is in memory.
-    pub(super) passed_last: AtomicBool,
 }
 
 impl Drop for Inner {
@@ -132,8 +128,7 @@ impl Table {
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) of that one block;
     /// [`ErrorKind::Comparator`](crate::ErrorKind::Comparator) if its keys are in another order.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        let found = self.lookup(key.as_ref())?;
-        Ok(found.map(|(bytes, value)| bytes.slice(value)))
+        self.lookup(key.as_ref(), Bytes::slice)
     }
 
     /// Calls `read` with the value of `key`, and returns what it returns; `None` if the table does not hold the key.
@@ -148,8 +143,9 @@ impl Table {
         key: impl AsRef<[u8]>,
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
-        let found = self.lookup(key.as_ref())?;
-        Ok(found.map(|(bytes, value)| read(bytes.get(value).unwrap_or_default())))
+        self.lookup(key.as_ref(), |bytes, value| {
+            read(bytes.get(value).unwrap_or_default())
+        })
     }
 
     /// Whether the table holds `key`. Costs as much as [`get`](Table::get).
@@ -158,7 +154,7 @@ impl Table {
     ///
     /// As [`get`](Table::get).
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.lookup(key.as_ref())?.is_some())
+        Ok(self.lookup(key.as_ref(), |_, _| ())?.is_some())
     }
 
     /// Whether the table may hold `key`, by filter and index alone: reads no data block, and the pieces of filter and index that
@@ -177,13 +173,20 @@ impl Table {
 
     /// The data block to look for `key` in, and nowhere else; `None` if filter and index know that it is not in the table.
     #[inline(always)]
-    pub(crate) fn candidate(&self, key: &[u8], order: &Order) -> Result<Option<BlockRef>> {
-        let (inner, ask) = (&*self.inner, || self.candidate_here(key, order));
-        match ask() {
+    pub(crate) fn candidate(&self, key: &[u8], order: &Order) -> Result<Option<Found<'_>>> {
+        match self.candidate_here(key, order) {
             Ok(Some(found)) => Ok(Some(found)),
             Ok(None) => Ok(None), // apart, so that no block is moved, which takes 2 ns
-            Err(NotLoaded) => inner.ask(ask, || inner.missing_for(key, order, LAYERS)),
+            Err(NotLoaded) => self.read_candidate(key, order),
         }
+    }
+
+    /// The same, by what must be read of filter and index.
+    #[cold]
+    #[inline(never)]
+    fn read_candidate(&self, key: &[u8], order: &Order) -> Result<Option<Found<'_>>> {
+        let missing = || self.inner.missing_for(key, order, LAYERS);
+        self.inner.ask(|| self.candidate_here(key, order), missing)
     }
 
     /// What [`candidate`](Table::candidate) returns, by what is there of filter and index.
@@ -197,51 +200,101 @@ impl Table {
         &self,
         key: &[u8],
         order: &Order,
-    ) -> Result<Option<BlockRef>, NotLoaded> {
+    ) -> Result<Option<Found<'_>>, NotLoaded> {
         let inner = &*self.inner;
-        let find = || inner.index.seek(key, order);
+        let counters = inner.file.counters.of_this_thread();
+        let is_expected = counters.passed_last();
+        let find = || inner.index.seek(key, order, is_expected);
         let Some(filter) = &inner.filter else {
             return find();
         };
         let is_of_windows = filter.is_of_windows()?;
-        let is_expected = inner.passed_last.load(Relaxed);
         let filter_key = order.filter_key(key);
         if !is_expected && !is_of_windows {
             let passes = filter.ask(filter_key, 0)?;
             let found = if passes { find()? } else { None };
-            inner.note_passed(passes);
+            inner.note_passed(passes, counters);
             return Ok(found);
         }
         let found = find();
-        let passes = match found {
-            Ok(Some(found)) => {
-                if is_expected && let Some((file, range)) = inner.in_place(found, self.read) {
-                    prefetch_block(file.get(range).unwrap_or_default());
-                }
-                filter.ask(filter_key, found.handle.offset)?
-                    || is_of_windows
-                        && matches!(order, Order::Custom(_))
-                        && inner.may_be_in_next(filter, found, key, order)
-            }
-            none if is_of_windows => return none,
-            _ => filter.ask(filter_key, 0)?,
-        };
+        if let (true, Ok(Some(found))) = (is_expected, found) {
+            inner.prefetch_in_place(found, self.read);
+        }
+        if is_of_windows {
+            return self.ask_window(filter, found?, key, order);
+        }
+        let passes = filter.ask(filter_key, 0)?;
         let found = if passes { found? } else { None };
-        inner.note_passed(passes);
+        inner.note_passed(passes, counters);
         Ok(found)
     }
 
-    /// A lookup: filter and index, block, search. Returns bytes, and where in them the value lies.
+    /// The data block that the index has found for `key`, unless the filter of its window rejects the key.
     #[inline(always)]
-    fn lookup(&self, key: &[u8]) -> Result<Option<(Cow<'_, Bytes>, Range<usize>)>> {
+    fn ask_window<'t>(
+        &'t self,
+        filter: &TableFilter,
+        found: Option<Found<'t>>,
+        key: &[u8],
+        order: &Order,
+    ) -> Result<Option<Found<'t>>, NotLoaded> {
+        let Some(block) = found else {
+            return Ok(None);
+        };
+        let inner = &*self.inner;
+        let passes = filter.ask(order.filter_key(key), block.handle().offset)?
+            || matches!(order, Order::Custom(_)) && inner.may_be_in_next(filter, block, key, order);
+        inner.note_passed(passes, inner.file.counters.of_this_thread());
+        Ok(if passes { found } else { None })
+    }
+
+    /// What [`candidate_here`](Table::candidate_here) returns for each of `keys`. The way to a filter of a window leads from the index
+    /// to the filter's bounds to the filter: the memory of each step is asked for all keys before one waits for it.
+    pub(super) fn candidates_here<'t>(
+        &'t self,
+        keys: &[&[u8]],
+        order: &Order,
+    ) -> Vec<Result<Option<Found<'t>>, NotLoaded>> {
+        let (inner, keys) = (&*self.inner, keys.iter());
+        keys.clone()
+            .for_each(|key| inner.index.prefetch(key, order));
+        let filter = inner.filter.as_ref();
+        let Some((filter, windows)) = filter.and_then(|it| Some((it, it.windows()?))) else {
+            return keys.map(|key| self.candidate_here(key, order)).collect();
+        };
+        let found: Vec<_> = keys
+            .clone()
+            .map(|key| inner.index.seek(key, order, true))
+            .collect();
+        let blocks = || {
+            found
+                .iter()
+                .filter_map(|found| Some(found.ok()??.handle().offset))
+        };
+        blocks().for_each(|block| windows.prefetch_bounds(block));
+        blocks().for_each(|block| windows.prefetch_filter(block));
+        let asked = keys
+            .zip(&found)
+            .map(|(key, found)| self.ask_window(filter, (*found)?, key, order));
+        asked.collect()
+    }
+
+    /// A lookup: filter and index, block, search. Calls `take` with bytes, and where in them the value lies.
+    #[inline]
+    fn lookup<R>(
+        &self,
+        key: &[u8],
+        take: impl FnOnce(&Bytes, Range<usize>) -> R,
+    ) -> Result<Option<R>> {
         let (inner, order) = (&*self.inner, self.order()?);
         let Some(found) = self.candidate(key, order)? else {
             return Ok(None);
         };
-        let block = inner.load(found, self.read, true)?;
-        let value = find_value(&block, key, order);
-        let value = value.map_err(|defect| inner.locate(found, defect))?;
-        Ok(value.map(|value| (block.0, value)))
+        let mut own = None;
+        let (bytes, block) = inner.load(found, self.read, true, &mut own)?;
+        let value = find_value((bytes, block), key, order, found.part());
+        let value = value.map_err(|defect| inner.locate(found.to_ref(), defect))?;
+        Ok(value.map(|value| take(bytes, value)))
     }
 
     /// Counters of the table's work so far, for all its clones together, opening included.
@@ -329,10 +382,8 @@ impl Table {
 
     /// A data block to keep.
     pub(crate) fn block(&self, found: BlockRef) -> Result<Block<Bytes>> {
-        let (bytes, block) = self.inner.load(found, self.read, true)?;
-        let block = bytes.slice(block);
-        prefetch_block(&block);
-        self.parse(found, block)
+        self.inner.announce_block(found);
+        self.parse(found, self.inner.load_bytes(found, self.read)?)
     }
 
     /// A data block whose contents were loaded.
@@ -358,37 +409,36 @@ impl Inner {
     fn may_be_in_next(
         &self,
         filter: &TableFilter,
-        found: BlockRef,
+        found: Found<'_>,
         key: &[u8],
         order: &Order,
     ) -> bool {
-        let (next, key) = (found.block + 1, order.filter_key(key));
+        let (next, key) = (found.block() + 1, order.filter_key(key));
         let passes = |next: BlockRef| filter.ask(key, next.handle.offset);
-        order.filter_key(self.index.key(found)) == key
+        order.filter_key(found.key()) == key
             && next < self.index.len()
             && self.index.block(next).and_then(passes) != Ok(false)
     }
 
     /// Counts that the filter passed a key, or did not.
     #[inline]
-    fn note_passed(&self, passes: bool) {
-        (self.file.counters).add_answer(passes, Counter::FilterPassed, Counter::FilterRejected);
-        // Written only when it changes: other threads read it.
-        if IS_HINT && self.passed_last.load(Relaxed) != passes && self.file.is_memory() {
-            self.passed_last.store(passes, Relaxed);
-        }
+    fn note_passed(&self, passes: bool, counters: ThreadCounters<'_>) {
+        counters.add_answer(passes, Counter::FilterPassed, Counter::FilterRejected);
+        // Only a file in memory has blocks to prefetch.
+        counters.set_passed_last(passes && IS_HINT && self.file.is_memory());
     }
 }
 
 /// Where in its bytes a data block has the value of `key`.
-#[inline(never)]
+#[inline(always)] // as `Index::seek`
 pub(super) fn find_value(
-    (bytes, block): &Loaded<'_>,
+    (bytes, block): Loaded<'_>,
     key: &[u8],
     order: &Order,
+    part: SearchPart,
 ) -> Result<Option<Range<usize>>, Defect> {
-    let (start, block) = (block.start, bytes.get(block.clone()).unwrap_or_default());
-    let value = Block::parse(block)?.find(key, order)?;
+    let (start, block) = (block.start, bytes.get(block).unwrap_or_default());
+    let value = Block::parse(block)?.find(key, order, part)?;
     Ok(value.map(|value| start + value.start..start + value.end))
 }
 

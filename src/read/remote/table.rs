@@ -133,10 +133,11 @@ impl AsyncTable {
         let Some(found) = self.table.candidate(key, order)? else {
             return Ok(None);
         };
-        let block = whole(self.fetch_block(found).await?);
-        let value = find_value(&block, key, order);
+        let (found, part) = (found.to_ref(), found.part());
+        let block = self.fetch_block(found).await?;
+        let value = find_value(whole(&block), key, order, part);
         let value = value.map_err(|defect| inner.locate(found, defect))?;
-        Ok(value.map(|value| block.0.slice(value)))
+        Ok(value.map(|value| block.slice(value)))
     }
 
     /// Fetches what lookups of `keys` need of filter and index.
@@ -163,11 +164,12 @@ impl AsyncTable {
         self.bring_for(keys).await?;
         let mut wanted = self.table.wanted(keys)?;
         sort_by_block(&mut wanted);
-        let (blocks, of_blocks): (Vec<_>, Vec<_>) = blocks_of(&wanted).unzip();
+        let of_blocks = blocks_of(&wanted).map(|(found, keys)| (found.to_ref(), keys));
+        let (blocks, of_blocks): (Vec<_>, Vec<_>) = of_blocks.unzip();
         let mut found = Values::new(&self.table, keys.len());
         let mut arriving = self.fetch_blocks(&blocks);
         while let Some((i, block)) = arriving.try_next().await? {
-            found.search(of_blocks.get(i).unwrap_or(&&[][..]), whole(block))?;
+            found.search(of_blocks.get(i).unwrap_or(&&[][..]), whole(&block))?;
         }
         Ok(found.values)
     }
