@@ -70,8 +70,8 @@
 //! - Any number of threads may use a [`Table`] at once, and clones are cheap. Cursors and ranges own what they need and can be
 //!   sent to another thread. No lock is held while a block is read or decompressed.
 //! - An open table holds what was read of its index and filter: see [`Table::weight`]. Blocks that were decompressed are
-//!   kept in a [`BlockCache`] of 32 MiB that all tables share, unless [`OpenOptions`] says otherwise. Uncompressed blocks of a file
-//!   are left to the system's page cache.
+//!   kept in a [`BlockCache`] of 32 MiB that all tables share, unless [`OpenOptions`] says otherwise. So are uncompressed blocks
+//!   of a file that fit in it or are asked for again.
 //! - A value from [`Table::get`] is a slice of its block and keeps the block in memory.
 //! - In async code, call lookups where blocking is allowed, such as Tokio's `spawn_blocking`. [`Table::may_contain`] reads
 //!   only pieces of index and filter that were not read yet. `AsyncTable`, of the feature `async`, awaits its reads instead, under any runtime.

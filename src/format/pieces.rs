@@ -316,7 +316,7 @@ pub(super) fn part(block: &[u8], handle: BlockHandle, range: Range<u64>) -> &[u8
 /// after it: handles ascend without overlap.
 ///
 /// Checks that keys ascend in `order`, unless that is not known.
-#[inline] // its result is read faster from registers than from where it was just written
+#[inline(always)] // its result is read faster from registers than from where it was just written
 pub(crate) fn take_handle(
     (key, value): (&[u8], &[u8]),
     previous: Option<&[u8]>,

@@ -12,7 +12,7 @@ use crate::read::file::Stretch;
 use crate::read::index::BlockRef;
 use crate::read::options::ReadOptions;
 use crate::read::state::State;
-use crate::read::store::{MAX_GAP, MAX_READ_LEN, frame_range};
+use crate::read::store::{MAX_GAP, MAX_READ_LEN, Use, frame_range};
 use crate::read::table::Inner;
 
 /// Most bytes of the index that a walk reads at once.
@@ -87,7 +87,7 @@ impl ReadAhead {
             self.read(inner, found);
         }
         if let Some(frame) = self.stretch.get(&frame_range(found.handle)) {
-            if let Ok(block) = inner.try_admit(found, &frame, read) {
+            if let Ok(block) = inner.try_admit(found, &frame, read, Use::Walk) {
                 return Ok((block, frame::is_raw(&frame)));
             }
             // It is read alone, and the others that came with it are read again: they may be bad, too.
@@ -130,7 +130,7 @@ impl ReadAhead {
             return;
         }
         self.run = self.next_blocks(inner, found);
-        if self.run.parts.len() > 2 || !inner.index.state(found).has(State::CHECKED) {
+        if !inner.index.state(found).has(State::CHECKED) {
             inner.file.announce(self.run.bytes.start, self.run.len());
         }
         self.grow(inner);

@@ -1,12 +1,14 @@
 //! The block cache, bounded in bytes.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+
+use crate::read::state::State;
 
 /// Capacity in bytes of the cache that tables share by default.
 const DEFAULT_CAPACITY: u64 = 32 << 20;
@@ -20,13 +22,26 @@ const ENTRY_OVERHEAD: u64 = 96;
 /// and no shard is locked while a block is read or decompressed. A block larger than a shard's part of the
 /// capacity (a few shards for each processor) is not kept.
 ///
-/// By default a table keeps blocks here that it had to decompress. Uncompressed blocks of a file are in the system's page cache
-/// already, and are kept here only if [`OpenOptions::cache`](crate::OpenOptions::cache) names the cache. Those of any other
-/// [`ReadAt`](crate::ReadAt), which may be far away, are always kept.
+/// A cache that [`OpenOptions::cache`](crate::OpenOptions::cache) names keeps every block that is read and not used where it lies in
+/// memory. The [shared](BlockCache::shared) one does so for sources that may be far away, those that are neither files nor memory. Of
+/// files, the system's page cache has the blocks already, and the shared cache keeps what is asked for again: while it has room,
+/// every block that a lookup reads; when it is full, a block that was read for the second time within a few thousand such reads (a
+/// fourth to a half as many as it has room for blocks of 4 KiB). So tables that fit are kept, and what is hot of others, and uniform
+/// lookups of what does not fit pay little for it. Scans leave no uncompressed blocks of a file there.
 ///
 /// When the last clone of a table is dropped, its blocks are removed.
 #[derive(Clone)]
-pub struct BlockCache(pub(super) Arc<Cache<BlockKey, Bytes, BlockWeighter>>);
+pub struct BlockCache(pub(super) Arc<Shared>);
+
+pub(super) struct Shared {
+    pub(super) blocks: Cache<BlockKey, Bytes, BlockWeighter>,
+    /// Number of blocks that the cache has room for, about.
+    room: u64,
+    /// Number of blocks that were missed so far, by tables that did not choose the cache.
+    misses: AtomicU64,
+    /// Whether it had room when that was last asked.
+    has_room: AtomicBool,
+}
 
 /// A block's identity in the cache: the number of its table, and its offset there.
 pub(super) type BlockKey = (u64, u64);
@@ -51,8 +66,13 @@ impl BlockCache {
     pub fn new(capacity: u64) -> BlockCache {
         // An estimate of how many blocks that is, for the sizes of the cache's own tables.
         let blocks = usize::try_from(capacity / 4096).unwrap_or(usize::MAX);
-        let cache = Cache::with_weighter(blocks.max(16), capacity, BlockWeighter);
-        BlockCache(Arc::new(cache))
+        let blocks = blocks.max(16);
+        BlockCache(Arc::new(Shared {
+            blocks: Cache::with_weighter(blocks, capacity, BlockWeighter),
+            room: blocks as u64,
+            misses: AtomicU64::new(0),
+            has_room: AtomicBool::new(true),
+        }))
     }
 
     /// The cache of 32 MiB that all tables share which were opened without one of their own.
@@ -63,12 +83,26 @@ impl BlockCache {
 
     /// Most bytes that the cache holds.
     pub fn capacity(&self) -> u64 {
-        self.0.capacity()
+        self.0.blocks.capacity()
     }
 
     /// Bytes that it holds now, bookkeeping included.
     pub fn size(&self) -> u64 {
-        self.0.weight()
+        self.0.blocks.weight()
+    }
+
+    /// Counts a miss of a block, and returns whether the cache takes it: if there is room, or the block was missed lately, within a
+    /// fourth to a half as many misses as the cache has blocks. Of uniform lookups in four times what fits, that is one miss in seven.
+    /// (Keeping them all took up to a third of the lookups' time.)
+    pub(super) fn takes_missed(&self, state: &State) -> bool {
+        let Shared { room, misses, .. } = &*self.0;
+        let misses = misses.fetch_add(1, Ordering::Relaxed);
+        if misses.is_multiple_of(64) {
+            // Not each time: all shards are asked.
+            let has_room = self.size() < self.capacity() / 8 * 7;
+            self.0.has_room.store(has_room, Ordering::Relaxed);
+        }
+        state.missed_lately(misses / (room / 4)) || self.0.has_room.load(Ordering::Relaxed)
     }
 }
 
@@ -88,27 +122,27 @@ mod tests {
         let cache = BlockCache::new(1 << 20);
         let table = next_table();
         let hot = (table, u64::MAX);
-        cache.0.insert(hot, Bytes::from(vec![7; 4096]));
+        cache.0.blocks.insert(hot, Bytes::from(vec![7; 4096]));
         for i in 0..2000 {
             let len = 1000 + (i as usize * 37) % 9000;
-            cache.0.insert((table, i), Bytes::from(vec![0; len]));
+            cache.0.blocks.insert((table, i), Bytes::from(vec![0; len]));
             assert!(cache.size() <= cache.capacity());
             assert_eq!(
-                cache.0.get(&hot).map(|b| b.len()),
+                cache.0.blocks.get(&hot).map(|b| b.len()),
                 Some(4096),
                 "after {i} others"
             );
         }
         assert!(cache.size() > cache.capacity() / 2);
-        assert_eq!(cache.0.get(&(next_table(), 1999)), None);
+        assert_eq!(cache.0.blocks.get(&(next_table(), 1999)), None);
     }
 
     #[test]
     fn a_cache_of_nothing_keeps_nothing() {
         let cache = BlockCache::new(0);
         let key = (next_table(), 0);
-        cache.0.insert(key, Bytes::from_static(b"block"));
-        assert_eq!(cache.0.get(&key), None);
+        cache.0.blocks.insert(key, Bytes::from_static(b"block"));
+        assert_eq!(cache.0.blocks.get(&key), None);
         assert_eq!(cache.size(), 0);
     }
 }

@@ -139,6 +139,11 @@ impl TableFile {
         { self.held.iter() }.any(|stretch| stretch.get(range).is_some())
     }
 
+    /// Whether a block that is read alone lies in bytes of its own: another source may return a slice of something large.
+    pub(super) fn reads_alone(&self) -> bool {
+        matches!(self.source.bytes, SourceBytes::File(_))
+    }
+
     /// Whether the file lies in memory, where reading is no I/O.
     pub(crate) fn is_memory(&self) -> bool {
         self.memory().is_some()

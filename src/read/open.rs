@@ -28,7 +28,7 @@ use crate::read::metaindex::Metaindex;
 use crate::read::options::OpenOptions;
 use crate::read::parts::Part;
 use crate::read::recognise::{Evidence, may_be_internal};
-use crate::read::source::{Source, SourceBytes};
+use crate::read::source::Source;
 use crate::read::store::{MAX_BATCH_BLOCKS, batch_len, frame_range};
 use crate::read::table::{Inner, Table};
 
@@ -104,7 +104,7 @@ impl OpenOptions {
         let (index, divided) = pieces.map_or((None, Vec::new()), |p| (Some(p.index), p.filters));
         let order = opening.choose_order(properties.as_ref())?;
         let index = opening.decode_index(index, order.as_ref())?;
-        let is_file = matches!(opening.file.source.bytes, SourceBytes::File(_));
+        let is_near = opening.file.source.is_near();
         let mut inner = Inner {
             filter: None,
             prefixes: None,
@@ -113,7 +113,7 @@ impl OpenOptions {
             order,
             properties,
             cache: self.cache.clone(),
-            caches_raw: self.chose_cache || !is_file,
+            keeps_all: self.chose_cache || !is_near,
             id: next_table(),
             file: opening.file,
         };

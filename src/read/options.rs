@@ -36,7 +36,7 @@ pub struct OpenOptions {
     /// Whether opening reads all of index and filters.
     pub(crate) preload: bool,
     pub(crate) cache: Option<BlockCache>,
-    /// Whether the caller chose the cache: raw blocks of a file then go to it, too.
+    /// Whether the caller chose the cache: every block that is read then goes to it.
     pub(crate) chose_cache: bool,
     pub(crate) read: ReadOptions,
 }
@@ -156,8 +156,8 @@ impl OpenOptions {
         self
     }
 
-    /// Keeps blocks in `cache` instead of the shared one, uncompressed blocks of a file among them. (By default these are left to
-    /// the system's page cache, which holds them anyway.)
+    /// Keeps blocks in `cache` instead of the shared one: every block that is read. (The [shared](BlockCache::shared) one keeps those
+    /// of a file that fit in it or are asked for again.)
     pub fn cache(mut self, cache: BlockCache) -> OpenOptions {
         self.cache = Some(cache);
         self.chose_cache = true;

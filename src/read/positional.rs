@@ -27,9 +27,9 @@ pub(super) fn read_at(file: &File, offset: u64, len: usize) -> io::Result<Bytes>
     Ok(buffer.into())
 }
 
-/// Reads all `parts`, each an offset and a length, and gives each to `each`. First copies what is in the page cache, then
-/// announces the rest to the system before it waits for each, so that the disk works on several at a time, and meanwhile the
-/// caller on those that are there.
+/// Reads all `parts`, each an offset and a length, and gives each to `each`. First gives what is in the page cache, part by part, so
+/// that it is still in the processor's caches when it is used. Then announces the rest to the system before it waits for each, so that
+/// the disk works on several at a time, and meanwhile the caller on those that are there.
 ///
 /// Asking the page cache pays even if it holds nothing: newer kernels (6.18 does) start to read what is missing, and then all parts
 /// are on their way. Giving up after eight misses made 256 cold blocks take 1.3 to 1.5 times as long.
@@ -41,24 +41,16 @@ pub(super) fn read_many_at(
     if let &[(offset, len)] = parts {
         return each(0, read_at(file, offset, len));
     }
-    let cached = read_cached(file, parts);
-    let missing = parts.iter().zip(&cached).filter(|(_, read)| read.is_none());
-    let missing: Vec<(u64, usize)> = missing.map(|(&part, _)| part).collect();
-    let mut coming = missing.into_iter();
+    let missing = read_cached(file, parts, each);
+    let mut coming = missing.iter();
     let mut announce_next = |count| {
         let next = coming.by_ref().take(count);
-        next.for_each(|(offset, len)| announce(file, offset, len));
+        next.for_each(|&(_, (offset, len))| announce(file, offset, len));
     };
     announce_next(IN_FLIGHT);
-    for (i, (cached, &(offset, len))) in cached.into_iter().zip(parts).enumerate() {
-        let read = cached.map_or_else(
-            || {
-                announce_next(1);
-                read_at(file, offset, len)
-            },
-            Ok,
-        );
-        each(i, read);
+    for &(i, (offset, len)) in &missing {
+        announce_next(1);
+        each(i, read_at(file, offset, len));
     }
 }
 
@@ -86,9 +78,16 @@ fn read_some(_: &File, _: &mut Vec<u8>, _: u64) -> io::Result<usize> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Those of `parts` that lie in the page cache as a whole.
+/// A part that is left to be read, with its position.
+type Missing = (usize, (u64, usize));
+
+/// Gives `each` those of `parts` that lie in the page cache as a whole. Returns the others.
 #[cfg(target_os = "linux")]
-fn read_cached(file: &File, parts: &[(u64, usize)]) -> Vec<Option<Bytes>> {
+fn read_cached(
+    file: &File,
+    parts: &[(u64, usize)],
+    each: &mut dyn FnMut(usize, io::Result<Bytes>),
+) -> Vec<Missing> {
     use rustix::io::{Errno, ReadWriteFlags, preadv2};
     // Kernels before 4.14 and some file systems do not know the flag. One failed call tells for all parts.
     let mut is_refused = false;
@@ -106,12 +105,23 @@ fn read_cached(file: &File, parts: &[(u64, usize)]) -> Vec<Option<Bytes>> {
         }
         None
     };
-    parts.iter().map(&mut read).collect()
+    let mut missing = Vec::new();
+    for (i, part) in parts.iter().enumerate() {
+        match read(part) {
+            Some(bytes) => each(i, Ok(bytes)),
+            None => missing.push((i, *part)),
+        }
+    }
+    missing
 }
 
 #[cfg(not(target_os = "linux"))]
-fn read_cached(_: &File, parts: &[(u64, usize)]) -> Vec<Option<Bytes>> {
-    vec![None; parts.len()]
+fn read_cached(
+    _: &File,
+    parts: &[(u64, usize)],
+    _: &mut dyn FnMut(usize, io::Result<Bytes>),
+) -> Vec<Missing> {
+    parts.iter().copied().enumerate().collect()
 }
 
 /// Asks the system to start reading, without waiting for it. A system that does not is no error: the read that follows
@@ -155,13 +165,12 @@ mod tests {
                 file.sync_all().unwrap();
                 rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
             }
-            let mut results = Vec::new();
+            let mut results: Vec<_> = parts.iter().map(|_| None).collect();
             read_many_at(&file, &parts, &mut |i, read| {
-                assert_eq!(i, results.len());
-                results.push(read);
+                assert!(results[i].replace(read).is_none(), "part {i} comes once");
             });
-            assert_eq!(results.len(), parts.len());
             for (result, &(offset, len)) in results.into_iter().zip(&parts) {
+                let result = result.expect("each part comes");
                 let expected = usize::try_from(offset)
                     .ok()
                     .and_then(|start| content.get(start..start.checked_add(len)?));

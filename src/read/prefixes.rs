@@ -17,11 +17,10 @@ impl Table {
         };
         let missing = || inner.missing_for_prefix(prefix, LAYERS);
         let passes = inner.ask(|| filter.ask(prefix, 0), missing)?;
-        inner.file.counters.of_this_thread().add_answer(
-            passes,
-            Counter::PrefixPassed,
-            Counter::PrefixRejected,
-        );
+        inner
+            .file
+            .counters
+            .add_answer(passes, Counter::PrefixPassed, Counter::PrefixRejected);
         Ok(!passes)
     }
 

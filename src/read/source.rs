@@ -157,6 +157,11 @@ impl Source {
         })
     }
 
+    /// Whether it is a file or in memory: a source of any other kind may be far away.
+    pub(super) fn is_near(&self) -> bool {
+        matches!(self.bytes, SourceBytes::File(_) | SourceBytes::Memory(..))
+    }
+
     pub(super) fn of(bytes: SourceBytes) -> Source {
         Source { bytes, path: None }
     }

@@ -89,7 +89,7 @@ const OWN: usize = 16;
 
 #[derive(Debug, Default)]
 #[repr(align(128))] // two lines: processors fetch them in pairs
-pub(super) struct Shard {
+struct Shard {
     counts: [AtomicU64; Counter::COUNT],
     /// Whether the filter passed the last key that was looked up.
     passed_last: AtomicBool,
@@ -104,60 +104,40 @@ impl Default for Counters {
 impl Counters {
     #[inline]
     pub(crate) fn add(&self, counter: Counter, n: u64) {
-        self.of_this_thread().add(counter, n);
-    }
-
-    #[inline]
-    #[expect(clippy::indexing_slicing, reason = "the number is below `SHARDS`")]
-    pub(super) fn of_this_thread(&self) -> ThreadCounters<'_> {
-        let at = shard_of_this_thread();
-        ThreadCounters {
-            shard: &self.0[at],
-            is_own: at < OWN,
-        }
-    }
-
-    pub(crate) fn snapshot(&self) -> Stats {
-        let shard = |shard: &Shard| Stats::of(shard.counts.each_ref().map(|v| v.load(Relaxed)));
-        self.0.iter().map(shard).sum()
-    }
-}
-
-/// What a thread adds to, and what it learns from its own lookups alone: a flag that all threads share would be fought over.
-#[derive(Clone, Copy)]
-pub(super) struct ThreadCounters<'c> {
-    shard: &'c Shard,
-    is_own: bool,
-}
-
-impl ThreadCounters<'_> {
-    #[inline]
-    pub(super) fn add(self, counter: Counter, n: u64) {
-        let Some(count) = self.shard.counts.get(counter as usize) else {
-            return;
-        };
-        if self.is_own {
-            count.store(count.load(Relaxed).wrapping_add(n), Relaxed);
-        } else {
-            count.fetch_add(n, Relaxed);
+        match self.of_this_thread().counts.get(counter as usize) {
+            Some(own) if shard_of_this_thread() < OWN => {
+                own.store(own.load(Relaxed).wrapping_add(n), Relaxed);
+            }
+            shared => _ = shared.map(|shared| shared.fetch_add(n, Relaxed)),
         }
     }
 
     /// Counts an answer of a filter.
     #[inline]
-    pub(super) fn add_answer(self, passes: bool, passed: Counter, rejected: Counter) {
+    pub(super) fn add_answer(&self, passes: bool, passed: Counter, rejected: Counter) {
         self.add(if passes { passed } else { rejected }, 1);
     }
 
-    /// Whether the filter passed the last key that was looked up.
+    /// Whether the filter passed the last key that this thread looked up. All threads would fight over one flag.
     #[inline]
-    pub(super) fn passed_last(self) -> bool {
-        self.shard.passed_last.load(Relaxed)
+    pub(super) fn passed_last(&self) -> bool {
+        self.of_this_thread().passed_last.load(Relaxed)
     }
 
     #[inline]
-    pub(super) fn set_passed_last(self, passed: bool) {
-        self.shard.passed_last.store(passed, Relaxed);
+    pub(super) fn set_passed_last(&self, passed: bool) {
+        self.of_this_thread().passed_last.store(passed, Relaxed);
+    }
+
+    #[inline]
+    #[expect(clippy::indexing_slicing, reason = "the number is below `SHARDS`")]
+    fn of_this_thread(&self) -> &Shard {
+        &self.0[shard_of_this_thread()]
+    }
+
+    pub(crate) fn snapshot(&self) -> Stats {
+        let shard = |shard: &Shard| Stats::of(shard.counts.each_ref().map(|v| v.load(Relaxed)));
+        self.0.iter().map(shard).sum()
     }
 }
 

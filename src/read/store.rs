@@ -29,6 +29,15 @@ const MAX_BATCH_LEN: u64 = 4 << 20;
 /// Most bytes between two blocks that are read together: less than a page, such as the padding of an aligned table.
 pub(super) const MAX_GAP: u64 = PAGE_LEN - 1;
 
+/// Why a data block is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    /// For a key, one of a batch perhaps.
+    Lookup,
+    /// With others, for a walk that has come to it from a neighbour.
+    Walk,
+}
+
 /// Bytes, and where in them a data block lies.
 pub(crate) type Loaded<'a> = (&'a Bytes, Range<usize>);
 
@@ -136,7 +145,7 @@ impl Inner {
         if !self.index.state(found).has(State::CACHED) {
             return None;
         }
-        let block = cache.0.get(&self.cache_key(found.handle))?;
+        let block = cache.0.blocks.get(&self.cache_key(found.handle))?;
         self.file.counters.add(Counter::CacheHits, 1);
         Some(block)
     }
@@ -146,7 +155,7 @@ impl Inner {
         let cache = self.cache.as_ref();
         cache.is_some_and(|cache| {
             let may_be_cached = self.index.state(found).has(State::CACHED);
-            may_be_cached && cache.0.contains_key(&self.cache_key(found.handle))
+            may_be_cached && cache.0.blocks.contains_key(&self.cache_key(found.handle))
         })
     }
 
@@ -157,7 +166,7 @@ impl Inner {
 
     /// The data block in `frame`, which came from the source: checked, and kept.
     pub(super) fn admit(&self, found: BlockRef, frame: &Bytes, read: ReadOptions) -> Result<Bytes> {
-        self.try_admit(found, frame, read)
+        self.try_admit(found, frame, read, Use::Lookup)
             .map_err(|defect| self.locate(found, defect))
     }
 
@@ -168,6 +177,7 @@ impl Inner {
         found: BlockRef,
         frame: &Bytes,
         read: ReadOptions,
+        what_for: Use,
     ) -> Result<Bytes, Defect> {
         let block = self.check_frame(found, frame, read.verify_checksums)?;
         let (is_raw, state) = (frame::is_raw(frame), self.index.state(found));
@@ -182,14 +192,19 @@ impl Inner {
             return Ok(block);
         }
         if let Some(cache) = &self.cache
-            && (self.caches_raw || !is_raw)
+            && (self.keeps_all || !is_raw || what_for == Use::Lookup)
         {
             self.file.counters.add(Counter::CacheMisses, 1);
-            if read.fill_cache && read.verify_checksums {
-                // A raw block is a slice of what was read with it, and would keep all of that in memory.
-                let copy = is_raw.then(|| Bytes::copy_from_slice(&block));
+            let keeps = || self.keeps_all || cache.takes_missed(state);
+            if read.fill_cache && read.verify_checksums && keeps() {
+                // What was read with a raw block would stay in memory, too.
+                let is_alone = self.file.reads_alone() && what_for == Use::Lookup;
+                let copy = (is_raw && !is_alone).then(|| Bytes::copy_from_slice(&block));
                 let kept = copy.unwrap_or_else(|| block.clone());
-                cache.0.insert(self.cache_key(found.handle), kept);
+                cache.0.blocks.insert(self.cache_key(found.handle), kept);
+                if let Some(Order::Bytewise) = self.order {
+                    self.index.learn(found, &Block::parse(&block)?);
+                }
                 state.set(State::CACHED);
             }
         }

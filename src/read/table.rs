@@ -20,7 +20,7 @@ use crate::read::filter::TableFilter;
 use crate::read::index::{BlockRef, Found, Index, NotLoaded};
 use crate::read::options::ReadOptions;
 use crate::read::parts::LAYERS;
-use crate::read::stats::{Counter, Stats, ThreadCounters};
+use crate::read::stats::{Counter, Stats};
 use crate::read::store::Loaded;
 
 /// An open table: immutable, sorted, safe to read from any number of threads at once.
@@ -67,8 +67,8 @@ pub(crate) struct Inner {
     pub(super) filters: Vec<FilterEntry>,
     pub(super) properties: Option<Properties>,
     pub(super) cache: Option<BlockCache>,
-    /// Whether blocks that are stored raw go to the cache, too.
-    pub(super) caches_raw: bool,
+    /// Whether every block that is read goes to the cache.
+    pub(super) keeps_all: bool,
     /// The table's number in the cache.
     pub(super) id: u64,
 }
@@ -78,7 +78,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         if let Some(cache) = &self.cache {
             for handle in self.index.cached() {
-                cache.0.remove(&self.cache_key(handle));
+                cache.0.blocks.remove(&self.cache_key(handle));
             }
         }
     }
@@ -202,8 +202,7 @@ impl Table {
         order: &Order,
     ) -> Result<Option<Found<'_>>, NotLoaded> {
         let inner = &*self.inner;
-        let counters = inner.file.counters.of_this_thread();
-        let is_expected = counters.passed_last();
+        let is_expected = inner.file.counters.passed_last();
         let find = || inner.index.seek(key, order, is_expected);
         let Some(filter) = &inner.filter else {
             return find();
@@ -213,7 +212,7 @@ impl Table {
         if !is_expected && !is_of_windows {
             let passes = filter.ask(filter_key, 0)?;
             let found = if passes { find()? } else { None };
-            inner.note_passed(passes, counters);
+            inner.note_passed(passes);
             return Ok(found);
         }
         let found = find();
@@ -225,7 +224,7 @@ impl Table {
         }
         let passes = filter.ask(filter_key, 0)?;
         let found = if passes { found? } else { None };
-        inner.note_passed(passes, counters);
+        inner.note_passed(passes);
         Ok(found)
     }
 
@@ -244,7 +243,7 @@ impl Table {
         let inner = &*self.inner;
         let passes = filter.ask(order.filter_key(key), block.handle().offset)?
             || matches!(order, Order::Custom(_)) && inner.may_be_in_next(filter, block, key, order);
-        inner.note_passed(passes, inner.file.counters.of_this_thread());
+        inner.note_passed(passes);
         Ok(if passes { found } else { None })
     }
 
@@ -422,7 +421,8 @@ impl Inner {
 
     /// Counts that the filter passed a key, or did not.
     #[inline]
-    fn note_passed(&self, passes: bool, counters: ThreadCounters<'_>) {
+    fn note_passed(&self, passes: bool) {
+        let counters = &self.file.counters;
         counters.add_answer(passes, Counter::FilterPassed, Counter::FilterRejected);
         // Only a file in memory has blocks to prefetch.
         counters.set_passed_last(passes && IS_HINT && self.file.is_memory());

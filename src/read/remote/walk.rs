@@ -16,7 +16,7 @@ use crate::read::bounds::Way;
 use crate::read::coalesce::Group;
 use crate::read::file::Stretch;
 use crate::read::index::BlockRef;
-use crate::read::store::frame_range;
+use crate::read::store::{Use, frame_range};
 
 /// Bytes of a walk's first request, unless a single block takes more: they take no longer than a block of 4 KiB.
 const FIRST_LEN: u64 = 64 << 10;
@@ -95,7 +95,7 @@ impl WalkBlocks {
             }
         }
         if let Some(frame) = self.here.get(&bytes)
-            && let Ok(payload) = inner.try_admit(found, &frame, table.table.read)
+            && let Ok(payload) = inner.try_admit(found, &frame, table.table.read, Use::Walk)
         {
             return Ok((found, payload, frame::is_raw(&frame)));
         }
