@@ -1,0 +1,215 @@
+//! The entries, the tables and the keys to look up. One process writes them to a directory for all others.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use leveltable::{Compression, WriteOptions};
+
+use crate::rows::Probes;
+
+pub const KEY_LEN: usize = 16;
+const VALUE_LEN: usize = 100;
+/// A prime, so that neighbouring entries have different values.
+const VALUES: usize = 10_007;
+/// Keys to look up: those of the longest pass, and as many to warm up with.
+pub const PROBES: usize = 600_000;
+/// Neighbouring entries that are equally hot, of probes in hot ranges.
+const RANGE: usize = 256;
+
+pub type Key = [u8; KEY_LEN];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Even numbers in 16 decimal digits. The odd numbers between them are absent.
+    Decimal,
+    /// Random bytes.
+    Random,
+}
+
+/// How a table is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// As C++ LevelDB does, without compression.
+    LevelDb,
+    /// With the default filter, without compression.
+    Default,
+    /// As C++ LevelDB does, with Snappy.
+    Snappy,
+}
+
+impl Kind {
+    pub fn options(self) -> WriteOptions {
+        match self {
+            Kind::LevelDb => WriteOptions::leveldb().compression(Compression::None),
+            Kind::Default => WriteOptions::new().compression(Compression::None),
+            Kind::Snappy => WriteOptions::leveldb().compression(Compression::Snappy),
+        }
+    }
+}
+
+/// Entries, and the tables that they are divided among, each a range of the keys.
+#[derive(Debug, Clone, Copy)]
+pub struct Data {
+    pub entries: usize,
+    pub tables: usize,
+    pub kind: Kind,
+}
+
+impl Data {
+    fn directory(&self, files: &Path, shape: Shape) -> PathBuf {
+        files.join(format!("{shape:?}-{}-{}", self.entries, self.tables))
+    }
+
+    pub fn table(&self, files: &Path, shape: Shape, number: usize) -> PathBuf {
+        let name = format!("{:?}-{number}.ldb", self.kind);
+        self.directory(files, shape).join(name)
+    }
+
+    pub fn probes(&self, files: &Path, shape: Shape, probes: Probes) -> PathBuf {
+        self.directory(files, shape).join(format!("{probes:?}"))
+    }
+
+    /// Writes what is not there yet.
+    pub fn prepare(&self, files: &Path, shape: Shape, probes: Option<Probes>) -> Result<()> {
+        fs::create_dir_all(self.directory(files, shape))?;
+        let mut rng = fastrand::Rng::with_seed(self.entries as u64);
+        let (keys, others) = keys(shape, self.entries, &mut rng);
+        let values: Vec<[u8; VALUE_LEN]> = (0..VALUES).map(|_| value(&mut rng)).collect();
+        let per_table = self.entries.div_ceil(self.tables);
+        let mut values = values.iter().cycle();
+        for (number, keys) in keys.chunks(per_table).enumerate() {
+            let path = self.table(files, shape, number);
+            if !path.exists() {
+                write_table(self.kind, &path, keys.iter().zip(&mut values))?;
+            }
+        }
+        if let Some(probes) = probes {
+            let path = self.probes(files, shape, probes);
+            if !path.exists() {
+                let mut rng = fastrand::Rng::with_seed(1);
+                let drawn = draw(probes, &keys, &others, per_table, &mut rng);
+                write_synced(&path, drawn.as_flattened())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write_table<'a>(
+    kind: Kind,
+    path: &Path,
+    entries: impl Iterator<Item = (&'a Key, &'a [u8; VALUE_LEN])>,
+) -> Result<()> {
+    let mut bytes = Vec::new();
+    let mut builder = kind.options().build(&mut bytes);
+    for (key, value) in entries {
+        builder.add(key, value)?;
+    }
+    builder.finish()?;
+    write_synced(path, &bytes)
+}
+
+/// Synced, so that the system does not write it to the disk while others are timed.
+fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    file.write_all(bytes)?;
+    Ok(file.into_inner()?.sync_all()?)
+}
+
+/// Returns `entries` keys, and as many others that are not among them.
+pub fn keys(shape: Shape, entries: usize, rng: &mut fastrand::Rng) -> (Vec<Key>, Vec<Key>) {
+    if shape == Shape::Decimal {
+        let from = |first| (0..entries).map(move |i| decimal(2 * i + first)).collect();
+        return (from(0), from(1));
+    }
+    let mut keys = vec![[0; KEY_LEN]; 2 * entries];
+    keys.iter_mut().for_each(|key| rng.fill(key));
+    let others = keys.split_off(entries);
+    keys.sort_unstable();
+    (keys, others)
+}
+
+fn decimal(number: usize) -> Key {
+    let mut key = [b'0'; KEY_LEN];
+    let digits = number.to_string();
+    key[KEY_LEN - digits.len()..].copy_from_slice(digits.as_bytes());
+    key
+}
+
+/// Returns a value as LevelDB's own benchmark makes it: printable random bytes, then the same bytes again.
+fn value(rng: &mut fastrand::Rng) -> [u8; VALUE_LEN] {
+    let mut value = [0; VALUE_LEN];
+    let (half, again) = value.split_at_mut(VALUE_LEN / 2);
+    half.fill_with(|| rng.u8(b' '..=b'~'));
+    again.copy_from_slice(half);
+    value
+}
+
+/// The number of a probe's table comes before its key.
+pub type Probe = [u8; 1 + KEY_LEN];
+
+fn draw(
+    probes: Probes,
+    keys: &[Key],
+    others: &[Key],
+    per_table: usize,
+    rng: &mut fastrand::Rng,
+) -> Vec<Probe> {
+    let zipf = Zipf::new(keys.len());
+    let one = |i: usize| {
+        let uniform = rng.usize(..keys.len());
+        let (from, at) = match probes {
+            Probes::Present => (keys, uniform),
+            Probes::Absent => (others, uniform),
+            Probes::Mixed => ([keys, others][i % 2], uniform),
+            Probes::Scattered => (keys, scatter(zipf.draw(rng), keys.len())),
+            Probes::Ranges => (keys, in_ranges(zipf.draw(rng), keys.len())),
+        };
+        let mut probe = [0; 1 + KEY_LEN];
+        probe[0] = (at / per_table) as u8;
+        probe[1..].copy_from_slice(&from[at]);
+        probe
+    };
+    (0..PROBES).map(one).collect()
+}
+
+/// Moves `rank` to another place among `len`, each to one of its own unless `len` is a multiple of the prime.
+fn scatter(rank: usize, len: usize) -> usize {
+    (rank as u64 * 2_654_435_761 % len as u64) as usize
+}
+
+fn in_ranges(rank: usize, len: usize) -> usize {
+    let ranges = (len / RANGE).max(1);
+    (scatter(rank / RANGE % ranges, ranges) * RANGE + rank % RANGE).min(len - 1)
+}
+
+/// Draws ranks below a number by Zipf's law with the exponent 0.99.
+struct Zipf(Vec<f64>);
+
+impl Zipf {
+    fn new(len: usize) -> Zipf {
+        let mut sum = 0.0;
+        let sums = (1..=len).map(|rank| {
+            sum += (rank as f64).powf(-0.99);
+            sum
+        });
+        Zipf(sums.collect())
+    }
+
+    fn draw(&self, rng: &mut fastrand::Rng) -> usize {
+        let sum = self.0.last().copied().unwrap_or_default();
+        let point = rng.f64() * sum;
+        let rank = self.0.partition_point(|&upto| upto <= point);
+        rank.min(self.0.len() - 1)
+    }
+}
+
+/// Reads keys to look up, each with the number of its table.
+pub fn read_probes(path: &Path) -> Result<(Vec<Key>, Vec<u8>)> {
+    let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+    let (probes, _) = bytes.as_chunks::<{ 1 + KEY_LEN }>();
+    let key = |probe: &Probe| *probe.last_chunk().expect("a probe is longer than its key");
+    Ok((probes.iter().map(key).collect(), probes.iter().map(|probe| probe[0]).collect()))
+}
