@@ -1,7 +1,7 @@
 // The work of some rows on C++ LevelDB, in a process of its own; see src/side.rs.
 //
-//   leveldb get PROBES KEYS PASSES TABLE..     keys of the table, by a table with LevelDB's defaults
-//   leveldb build KEYS VALUES PASSES CODEC     in memory
+//   leveldb get|seek|scan CODEC LEN PARTS WARM PROBES TABLE..    in tables that are opened by default
+//   leveldb build CODEC KEYS VALUES                         in memory
 
 #include <leveldb/cache.h>
 #include <leveldb/env.h>
@@ -83,38 +83,94 @@ struct Lookup {
   }
 };
 
-// Runs `pass` so many times, and reports the time of each of `operations`.
-template <typename Pass>
-void Time(size_t passes, double operations, Pass pass) {
-  Answers answers;
-  const double start = peers::ProcessorTime();
-  for (size_t i = 0; i < passes; i++) answers = pass();
-  const double took = peers::ProcessorTime() - start;
-  std::printf("%.3f nan %llu %llu\n", took / static_cast<double>(passes) / operations,
-              static_cast<unsigned long long>(answers.checksum),
-              static_cast<unsigned long long>(answers.count));
+// Says that everything is ready. Then, for each number on a line, does that part of the work, and says how it
+// went: nanoseconds, none of what was done beside it, and what was found.
+template <typename Part>
+void Serve(Part part) {
+  std::printf("ready\n");
+  std::fflush(stdout);
+  size_t number;
+  while (std::scanf("%zu", &number) == 1) {
+    double took = 0;
+    const Answers answers = part(number, &took);
+    std::printf("%.0f nan %llu %llu\n", took, static_cast<unsigned long long>(answers.checksum),
+                static_cast<unsigned long long>(answers.count));
+    std::fflush(stdout);
+  }
 }
 
-void Get(const std::string& path, size_t keys, size_t passes,
-         const std::vector<std::string>& tables) {
-  constexpr size_t kProbeLen = 1 + kKeyLen;  // the number of the table comes first
-  const std::string probes = peers::ReadFile(path);
-  const Settings settings(false);
-  std::vector<std::unique_ptr<OpenTable>> open;
-  for (const auto& table : tables) open.emplace_back(new OpenTable(settings, table));
-  const auto pass = [&](size_t first, size_t last) {
-    Answers answers;
-    for (const char* probe = &probes[first * kProbeLen]; probe != &probes[last * kProbeLen];
-         probe += kProbeLen) {
-      Lookup lookup{probe + 1, &answers};
-      leveldb::Table* table = open[static_cast<uint8_t>(*probe)]->table.get();
-      Check(leveldb::TableCache::Get(table, leveldb::Slice(lookup.key, kKeyLen), &lookup,
-                                     &Lookup::Found));
+template <typename Work>
+Answers Time(double* took, Work work) {
+  const double start = peers::ProcessorTime();
+  const Answers answers = work();
+  *took = peers::ProcessorTime() - start;
+  return answers;
+}
+
+constexpr size_t kSteps = 10;
+constexpr size_t kProbeLen = 1 + kKeyLen;  // the number of the table comes first
+// As many keys as src/side.rs looks up after another process had its turn.
+constexpr size_t kAfterATurn = 1000;
+
+Answers Get(const std::vector<std::unique_ptr<OpenTable>>& tables, const char* first,
+            const char* last) {
+  Answers answers;
+  for (const char* probe = first; probe != last; probe += kProbeLen) {
+    Lookup lookup{probe + 1, &answers};
+    leveldb::Table* table = tables[static_cast<uint8_t>(*probe)]->table.get();
+    Check(leveldb::TableCache::Get(table, leveldb::Slice(lookup.key, kKeyLen), &lookup,
+                                   &Lookup::Found));
+  }
+  return answers;
+}
+
+std::unique_ptr<leveldb::Iterator> Iterate(const OpenTable& table) {
+  return std::unique_ptr<leveldb::Iterator>(table.table->NewIterator(leveldb::ReadOptions()));
+}
+
+Answers Seek(const OpenTable& table, const char* first, const char* last) {
+  const auto it = Iterate(table);
+  Answers answers;
+  for (const char* probe = first; probe != last; probe += kProbeLen) {
+    it->Seek(leveldb::Slice(probe + 1, kKeyLen));
+    for (size_t step = 0; step < kSteps && it->Valid(); step++, it->Next()) {
+      answers.Entry(it->key().data(), it->value().data());
     }
+  }
+  Check(it->status());
+  return answers;
+}
+
+void Scan(const OpenTable& table) {
+  const auto scan = [&] {
+    const auto it = Iterate(table);
+    const Answers answers = peers::ScanAll(it.get(), true);
+    Check(it->status());
     return answers;
   };
-  pass(keys, probes.size() / kProbeLen);
-  Time(passes, static_cast<double>(keys), [&] { return pass(0, keys); });
+  scan();
+  Serve([&](size_t, double* took) { return Time(took, scan); });
+}
+
+void Read(const std::vector<std::string>& words) {
+  const std::string& work = words.at(0);
+  const Settings settings(words.at(1) == "snappy");
+  std::vector<std::unique_ptr<OpenTable>> tables;
+  for (size_t i = 6; i < words.size(); i++) tables.emplace_back(new OpenTable(settings, words[i]));
+  if (work == "scan") return Scan(*tables.at(0));
+  const std::string probes = peers::ReadFile(words.at(5));
+  const size_t len = std::stoul(words.at(2)), parts = std::stoul(words.at(3));
+  const auto look_up = [&](size_t first, size_t last) {
+    const char* begin = &probes[first * kProbeLen];
+    const char* end = &probes[last * kProbeLen];
+    return work == "get" ? Get(tables, begin, end) : Seek(*tables.at(0), begin, end);
+  };
+  const size_t rest = len * parts;
+  look_up(rest, rest + std::stoul(words.at(4)));
+  Serve([&](size_t part, double* took) {
+    look_up(rest, rest + kAfterATurn);
+    return Time(took, [&] { return look_up(part * len, (part + 1) * len); });
+  });
 }
 
 // A string as a file to write.
@@ -134,13 +190,12 @@ class MemoryFile : public leveldb::WritableFile {
   std::string* const bytes_;
 };
 
-void Build(const std::string& keys_path, const std::string& values_path, size_t passes,
-           bool snappy) {
-  const peers::Keys keys(keys_path);
-  const peers::Values values(values_path);
-  const Settings settings(snappy);
+void Build(const std::vector<std::string>& words) {
+  const Settings settings(words.at(1) == "snappy");
+  const peers::Keys keys(words.at(2));
+  const peers::Values values(words.at(3));
   std::string bytes;
-  const auto pass = [&] {
+  const auto build = [&] {
     bytes.clear();  // the memory stays
     MemoryFile file(&bytes);
     leveldb::TableBuilder builder(settings.options, &file);
@@ -153,20 +208,15 @@ void Build(const std::string& keys_path, const std::string& values_path, size_t 
     answers.count = builder.NumEntries();
     return answers;
   };
-  pass();
-  Time(passes, static_cast<double>(keys.size()), pass);
+  build();
+  Serve([&](size_t, double* took) { return Time(took, build); });
 }
 
 }  // namespace
 
 int main(int argc, char** argv) try {
   const std::vector<std::string> words(argv + 1, argv + argc);
-  if (words.at(0) == "get") {
-    Get(words.at(1), std::stoul(words.at(2)), std::stoul(words.at(3)),
-        {words.begin() + 4, words.end()});
-  } else {
-    Build(words.at(1), words.at(2), std::stoul(words.at(3)), words.at(4) == "snappy");
-  }
+  words.at(0) == "build" ? Build(words) : Read(words);
   return 0;
 } catch (const std::exception& e) {
   std::fprintf(stderr, "%s: %s\n", argv[0], e.what());

@@ -50,7 +50,11 @@ pub fn check_out(repository: &Path, commit: &str) -> Result<PathBuf> {
             .arg(commit)
             .status()?;
         ensure!(archive.success(), "git archive: {archive}");
-        run(Command::new("tar").arg("-xf").arg(&tar).arg("-C").arg(&unfinished))?;
+        run(Command::new("tar")
+            .arg("-xf")
+            .arg(&tar)
+            .arg("-C")
+            .arg(&unfinished))?;
         fs::remove_file(tar)?;
         fs::rename(unfinished, &checkout)?;
     }
@@ -59,28 +63,33 @@ pub fn check_out(repository: &Path, commit: &str) -> Result<PathBuf> {
 
 /// Builds this program with the engine in `engine`. Returns its path.
 pub fn with_engine(engine: &Path) -> Result<PathBuf> {
-    let engine = engine.canonicalize()?;
-    let name: String = engine.display().to_string();
-    let name = format!("turns{}", name.replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
+    let engine = engine.canonicalize()?.display().to_string();
+    let name = engine.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
     let package = scratch()?.join("sides").join(&name);
     fs::create_dir_all(&package)?;
     let manifest = include_str!("../Cargo.toml")
-        .replace("\"../..\"", &format!("{:?}", engine.display().to_string()))
-        .replace("\"src/main.rs\"", &format!("\"{HERE}/src/main.rs\""))
-        .replace("name = \"turns\"", &format!("name = \"{name}\""))
+        .replace("\"../..\"", &format!("{engine:?}"))
+        .replace("\"src/", &format!("\"{HERE}/src/"))
+        .replace("name = \"turns", &format!("name = \"turns{name}"))
         .replace("build = \"build.rs\"", "build = false");
     write_new(&package.join("Cargo.toml"), &manifest)?;
     if !package.join("Cargo.lock").exists() {
         fs::write(package.join("Cargo.lock"), include_str!("../Cargo.lock"))?;
     }
-    // That of this program, which has the dependencies already: it is TARGET/release/turns.
+    // The directory of this program, TARGET/release/turns, has the dependencies already.
     let own = std::env::current_exe()?;
-    let target = own.ancestors().nth(2).context("where this program was built")?;
+    let target = own
+        .ancestors()
+        .nth(3)
+        .context("where this program was built")?;
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--release", "--manifest-path"]);
-    cargo.arg(package.join("Cargo.toml")).arg("--target-dir").arg(target);
+    cargo
+        .arg(package.join("Cargo.toml"))
+        .arg("--target-dir")
+        .arg(target);
     run(&mut cargo)?;
-    Ok(target.join("release").join(name))
+    Ok(target.join("release").join(format!("turns{name}")))
 }
 
 /// Leaves a file alone that has these contents, for Cargo to see that nothing has changed.

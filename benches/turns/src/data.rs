@@ -1,20 +1,21 @@
 //! The entries, the tables and the keys to look up. One process writes them to a directory for all others.
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use leveltable::{Compression, WriteOptions};
 
-use crate::rows::Probes;
+use crate::redb_peer;
+use crate::rows::{Keys, Row, Work};
 
 pub const KEY_LEN: usize = 16;
-const VALUE_LEN: usize = 100;
+pub const VALUE_LEN: usize = 100;
 /// A prime, so that neighbouring entries have different values.
 const VALUES: usize = 10_007;
-/// Keys to look up: those of the longest pass, and as many to warm up with.
-pub const PROBES: usize = 600_000;
+/// Keys to look up: those of the longest row, and some to warm up with.
+const PROBES: usize = 1_200_000;
 /// Neighbouring entries that are equally hot, of probes in hot ranges.
 const RANGE: usize = 256;
 
@@ -57,6 +58,16 @@ pub struct Data {
     pub kind: Kind,
 }
 
+/// Keys to look up, and the number of each one's table.
+#[derive(Default)]
+pub struct Probes {
+    pub keys: Vec<Key>,
+    pub tables: Vec<u8>,
+}
+
+/// A probe in a file: the number of its table, and its key.
+const PROBE_LEN: usize = 1 + KEY_LEN;
+
 impl Data {
     fn directory(&self, files: &Path, shape: Shape) -> PathBuf {
         files.join(format!("{shape:?}-{}-{}", self.entries, self.tables))
@@ -67,40 +78,87 @@ impl Data {
         self.directory(files, shape).join(name)
     }
 
-    pub fn probes(&self, files: &Path, shape: Shape, probes: Probes) -> PathBuf {
-        self.directory(files, shape).join(format!("{probes:?}"))
+    pub fn probes(&self, files: &Path, shape: Shape, keys: Keys) -> PathBuf {
+        self.directory(files, shape).join(format!("{keys:?}"))
     }
 
-    /// Writes what is not there yet.
-    pub fn prepare(&self, files: &Path, shape: Shape, probes: Option<Probes>) -> Result<()> {
-        fs::create_dir_all(self.directory(files, shape))?;
-        let mut rng = fastrand::Rng::with_seed(self.entries as u64);
-        let (keys, others) = keys(shape, self.entries, &mut rng);
-        let values: Vec<[u8; VALUE_LEN]> = (0..VALUES).map(|_| value(&mut rng)).collect();
-        let per_table = self.entries.div_ceil(self.tables);
-        let mut values = values.iter().cycle();
-        for (number, keys) in keys.chunks(per_table).enumerate() {
-            let path = self.table(files, shape, number);
-            if !path.exists() {
-                write_table(self.kind, &path, keys.iter().zip(&mut values))?;
-            }
-        }
-        if let Some(probes) = probes {
-            let path = self.probes(files, shape, probes);
-            if !path.exists() {
-                let mut rng = fastrand::Rng::with_seed(1);
-                let drawn = draw(probes, &keys, &others, per_table, &mut rng);
-                write_synced(&path, drawn.as_flattened())?;
-            }
-        }
-        Ok(())
+    pub fn redb(&self, files: &Path, shape: Shape) -> PathBuf {
+        self.directory(files, shape).join("redb")
     }
+
+    /// The files of all keys, and of values that entries take in turns.
+    pub fn entries(&self, files: &Path, shape: Shape) -> (PathBuf, PathBuf) {
+        let directory = self.directory(files, shape);
+        (directory.join("keys"), directory.join("values"))
+    }
+
+    pub fn read_entries(&self, files: &Path, shape: Shape) -> Result<(Vec<Key>, Vec<u8>)> {
+        let (keys, values) = self.entries(files, shape);
+        Ok((read(&keys)?.as_chunks().0.to_vec(), read(&values)?))
+    }
+
+    pub fn read_probes(&self, files: &Path, shape: Shape, keys: Keys) -> Result<Probes> {
+        let bytes = read(&self.probes(files, shape, keys))?;
+        let (probes, _) = bytes.as_chunks::<PROBE_LEN>();
+        let key = |probe: &[u8; PROBE_LEN]| *probe.last_chunk().expect("a probe ends with a key");
+        Ok(Probes {
+            keys: probes.iter().map(key).collect(),
+            tables: probes.iter().map(|probe| probe[0]).collect(),
+        })
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("reading {}", path.display()))
+}
+
+/// Writes the files of `row` that are not there yet.
+pub fn prepare(row: &Row, files: &Path, shape: Shape) -> Result<()> {
+    if row.work == Work::BuildNumbers {
+        return Ok(());
+    }
+    let data = row.data;
+    fs::create_dir_all(data.directory(files, shape))?;
+    let mut rng = fastrand::Rng::with_seed(data.entries as u64);
+    let (keys, others) = keys(shape, data.entries, &mut rng);
+    let values: Vec<u8> = (0..VALUES).flat_map(|_| value(&mut rng)).collect();
+    let per_table = data.entries.div_ceil(data.tables);
+    let mut entries = keys.iter().zip(values.chunks_exact(VALUE_LEN).cycle());
+    for number in 0..data.tables {
+        let part = entries.by_ref().take(per_table);
+        new(&data.table(files, shape, number), |path| {
+            write_table(data.kind, path, part)
+        })?;
+    }
+    if row.work == Work::Build {
+        let (to_keys, to_values) = data.entries(files, shape);
+        new(&to_keys, |path| write_synced(path, keys.as_flattened()))?;
+        new(&to_values, |path| write_synced(path, &values))?;
+    }
+    if row.redb {
+        let entries = keys.iter().zip(values.chunks_exact(VALUE_LEN).cycle());
+        new(&data.redb(files, shape), |path| {
+            redb_peer::write(path, entries)
+        })?;
+    }
+    if let Some(which) = row.work.probes() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        new(&data.probes(files, shape, which), |path| {
+            let drawn = draw(which, &keys, &others, per_table, &mut rng);
+            write_synced(path, drawn.as_flattened())
+        })?;
+    }
+    Ok(())
+}
+
+fn new(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    if path.exists() { Ok(()) } else { write(path) }
 }
 
 fn write_table<'a>(
     kind: Kind,
     path: &Path,
-    entries: impl Iterator<Item = (&'a Key, &'a [u8; VALUE_LEN])>,
+    entries: impl Iterator<Item = (&'a Key, &'a [u8])>,
 ) -> Result<()> {
     let mut bytes = Vec::new();
     let mut builder = kind.options().build(&mut bytes);
@@ -113,13 +171,13 @@ fn write_table<'a>(
 
 /// Synced, so that the system does not write it to the disk while others are timed.
 fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut file = BufWriter::new(File::create(path)?);
+    let mut file = File::create(path)?;
     file.write_all(bytes)?;
-    Ok(file.into_inner()?.sync_all()?)
+    Ok(file.sync_all()?)
 }
 
 /// Returns `entries` keys, and as many others that are not among them.
-pub fn keys(shape: Shape, entries: usize, rng: &mut fastrand::Rng) -> (Vec<Key>, Vec<Key>) {
+fn keys(shape: Shape, entries: usize, rng: &mut fastrand::Rng) -> (Vec<Key>, Vec<Key>) {
     if shape == Shape::Decimal {
         let from = |first| (0..entries).map(move |i| decimal(2 * i + first)).collect();
         return (from(0), from(1));
@@ -147,27 +205,23 @@ fn value(rng: &mut fastrand::Rng) -> [u8; VALUE_LEN] {
     value
 }
 
-/// The number of a probe's table comes before its key.
-pub type Probe = [u8; 1 + KEY_LEN];
-
 fn draw(
-    probes: Probes,
+    which: Keys,
     keys: &[Key],
     others: &[Key],
     per_table: usize,
     rng: &mut fastrand::Rng,
-) -> Vec<Probe> {
+) -> Vec<[u8; PROBE_LEN]> {
     let zipf = Zipf::new(keys.len());
-    let one = |i: usize| {
-        let uniform = rng.usize(..keys.len());
-        let (from, at) = match probes {
-            Probes::Present => (keys, uniform),
-            Probes::Absent => (others, uniform),
-            Probes::Mixed => ([keys, others][i % 2], uniform),
-            Probes::Scattered => (keys, scatter(zipf.draw(rng), keys.len())),
-            Probes::Ranges => (keys, in_ranges(zipf.draw(rng), keys.len())),
+    let one = |_| {
+        let (from, at) = match which {
+            Keys::Present => (keys, rng.usize(..keys.len())),
+            Keys::Absent => (others, rng.usize(..keys.len())),
+            Keys::Mixed => ([keys, others][rng.usize(..2)], rng.usize(..keys.len())),
+            Keys::Scattered => (keys, scatter(zipf.draw(rng), keys.len())),
+            Keys::Ranges => (keys, in_ranges(zipf.draw(rng), keys.len())),
         };
-        let mut probe = [0; 1 + KEY_LEN];
+        let mut probe = [0; PROBE_LEN];
         probe[0] = (at / per_table) as u8;
         probe[1..].copy_from_slice(&from[at]);
         probe
@@ -204,12 +258,4 @@ impl Zipf {
         let rank = self.0.partition_point(|&upto| upto <= point);
         rank.min(self.0.len() - 1)
     }
-}
-
-/// Reads keys to look up, each with the number of its table.
-pub fn read_probes(path: &Path) -> Result<(Vec<Key>, Vec<u8>)> {
-    let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
-    let (probes, _) = bytes.as_chunks::<{ 1 + KEY_LEN }>();
-    let key = |probe: &Probe| *probe.last_chunk().expect("a probe is longer than its key");
-    Ok((probes.iter().map(key).collect(), probes.iter().map(|probe| probe[0]).collect()))
 }

@@ -1,181 +1,304 @@
-//! Turns: this, the other, and this again.
+//! Turns: this, the other, this again, and others where they can do the work.
 
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::build::run;
-use crate::rows::Case;
-use crate::side::{Answers, Measured};
+use crate::data::Kind;
+use crate::rows::{Case, Work};
+use crate::side::{Answers, Part};
+
+/// C++ LevelDB's program, if the library was installed when this was compiled.
+pub const LEVELDB: Option<&str> = option_env!("CPP_LEVELDB");
+
+/// A round as good as this ends a row.
+const CERTAIN: f64 = 0.01;
+/// With so much doubt, the machine is too busy to tell.
+pub const TOO_BUSY: f64 = 0.02;
 
 pub struct Sides {
     pub this: PathBuf,
     pub other: PathBuf,
     pub files: PathBuf,
     pub quick: bool,
+    /// The processors that there are.
+    pub processors: CpuSet,
 }
 
-/// Ratios of rounds.
-pub struct Ratio {
-    sorted: Vec<f64>,
+/// A process that waits for its turns.
+struct Side {
+    child: Child,
+    to: Option<ChildStdin>,
+    from: BufReader<ChildStdout>,
+    sum: Part,
+    parts: Vec<Answers>,
 }
 
-impl Ratio {
-    fn of(ratios: impl Iterator<Item = f64>) -> Ratio {
-        let mut sorted: Vec<f64> = ratios.collect();
-        sorted.sort_by(f64::total_cmp);
-        Ratio { sorted }
+impl Side {
+    fn start(command: &mut Command) -> Result<Side> {
+        let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = spawned.with_context(|| format!("starting {command:?}"))?;
+        let from = child.stdout.take().context("its output is a pipe")?;
+        let mut side = Side {
+            to: child.stdin.take(),
+            from: BufReader::new(from),
+            child,
+            sum: Part::default(),
+            parts: Vec::new(),
+        };
+        ensure!(side.line()? == "ready", "{command:?} is not ready");
+        Ok(side)
     }
 
-    fn quantile(&self, part: f64) -> f64 {
-        let at = part * (self.sorted.len() - 1) as f64;
-        let (low, high) = (at.floor() as usize, at.ceil() as usize);
-        self.sorted[low] + (self.sorted[high] - self.sorted[low]) * at.fract()
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        self.from.read_line(&mut line)?;
+        ensure!(!line.is_empty(), "a process ended before its work");
+        Ok(line.trim().to_owned())
     }
 
-    pub fn median(&self) -> f64 {
-        self.quantile(0.5)
+    fn turn(&mut self, number: usize) -> Result<()> {
+        writeln!(self.to.as_ref().context("its input is a pipe")?, "{number}")?;
+        let part = Part::parse(&self.line()?)?;
+        self.sum.nanos += part.nanos;
+        self.sum.beside += part.beside;
+        self.parts.push(part.answers);
+        Ok(())
     }
 
-    pub fn range(&self) -> (f64, f64) {
-        (self.quantile(0.0), self.quantile(1.0))
-    }
-
-    /// How far the median may be off, with a probability of some 5 % for more.
-    fn error(&self) -> f64 {
-        let middle = self.quantile(0.75) - self.quantile(0.25);
-        1.82 * middle / (self.sorted.len() as f64).sqrt()
+    fn end(mut self) -> Result<Part> {
+        drop(self.to.take());
+        ensure!(self.child.wait()?.success(), "a process failed at its end");
+        Ok(self.sum)
     }
 }
 
-#[derive(Clone, Copy)]
-struct Round {
-    this: Measured,
-    other: Measured,
-    again: Measured,
+/// Nanoseconds of each one's work, all parts together.
+pub struct Round {
+    this: Part,
+    other: Part,
+    again: Part,
+    pub leveldb: Option<f64>,
+    pub redb: Option<f64>,
 }
 
 impl Round {
-    fn this(&self) -> f64 {
+    pub fn this(&self) -> f64 {
         (self.this.nanos + self.again.nanos) / 2.0
     }
 
-    fn beside(&self) -> f64 {
-        (self.this.beside / self.this.nanos + self.again.beside / self.again.nanos) / 2.0
+    pub fn other(&self) -> f64 {
+        self.other.nanos
+    }
+
+    /// This one's time in times of what it did beside it.
+    pub fn beside(&self) -> f64 {
+        2.0 * self.this() / (self.this.beside + self.again.beside)
+    }
+
+    pub fn other_beside(&self) -> f64 {
+        self.other.nanos / self.other.beside
     }
 }
 
 /// The rounds of a row.
 pub struct Outcome {
     pub case: Case,
-    rounds: Vec<Round>,
+    pub rounds: Vec<Round>,
+    /// Bytes of memory for each entry of a build: this, the other.
+    pub peaks: Option<[f64; 2]>,
 }
 
 impl Outcome {
-    fn ratio(&self, of: impl Fn(&Round) -> f64) -> Ratio {
+    pub fn ratio(&self, of: impl Fn(&Round) -> f64) -> Ratio {
         Ratio::of(self.rounds.iter().map(of))
-    }
-
-    pub fn len(&self) -> usize {
-        self.rounds.len()
-    }
-
-    pub fn this(&self) -> f64 {
-        self.ratio(Round::this).median()
-    }
-
-    pub fn other(&self) -> f64 {
-        self.ratio(|round| round.other.nanos).median()
     }
 
     /// How many times as fast as the other this one is.
     pub fn speed(&self) -> Ratio {
-        self.ratio(|round| round.other.nanos / round.this())
+        self.ratio(|round| round.other() / round.this())
     }
 
-    /// This one's time, in times of what was done beside it; the other's.
-    pub fn beside(&self) -> (Ratio, Ratio) {
-        (
-            self.ratio(|round| 1.0 / round.beside()),
-            self.ratio(|round| round.other.nanos / round.other.beside),
-        )
-    }
-
-    /// How far two runs of this one differ, or the ratio may be off.
+    /// By how much two runs of this one differ, or the ratio may be off.
     pub fn doubt(&self) -> f64 {
         let again = self.ratio(|round| round.again.nanos / round.this.nanos);
-        (again.median() - 1.0).abs().max(self.speed().error() / self.speed().median())
+        let speed = self.speed();
+        (again.median() - 1.0)
+            .abs()
+            .max(speed.error() / speed.median())
+    }
+
+    /// Whether this one is known to take at most so much more time than the other.
+    pub fn is_within(&self, percent: f64) -> bool {
+        self.doubt() < TOO_BUSY && self.speed().median() * (1.0 + percent / 100.0) >= 1.0
+    }
+}
+
+/// Ratios of rounds.
+pub struct Ratio(Vec<f64>);
+
+impl Ratio {
+    pub fn of(ratios: impl Iterator<Item = f64>) -> Ratio {
+        let mut sorted: Vec<f64> = ratios.collect();
+        sorted.sort_by(f64::total_cmp);
+        Ratio(sorted)
+    }
+
+    fn quantile(&self, part: f64) -> f64 {
+        let at = part * (self.0.len() - 1) as f64;
+        let (low, high) = (self.0[at.floor() as usize], self.0[at.ceil() as usize]);
+        low + (high - low) * at.fract()
+    }
+
+    pub fn median(&self) -> f64 {
+        self.quantile(0.5)
+    }
+
+    pub fn least(&self) -> f64 {
+        self.quantile(0.0)
+    }
+
+    pub fn most(&self) -> f64 {
+        self.quantile(1.0)
+    }
+
+    /// How far the median may be off, with a probability of some 5 % for more: of a normal distribution, 1.96 times its standard
+    /// error, by the distance between the quartiles.
+    fn error(&self) -> f64 {
+        let between = self.quantile(0.75) - self.quantile(0.25);
+        1.82 * between / (self.0.len() as f64).sqrt()
     }
 }
 
 impl Sides {
-    pub fn prepare(&self, case: &Case) -> Result<()> {
-        run(&mut self.command(&self.this, "--prepare", case)).map(|_| ())
-    }
-
     fn command(&self, program: &Path, what: &str, case: &Case) -> Command {
         let mut command = Command::new(program);
-        command.args([what, &case.name(), "--files"]).arg(&self.files);
+        command
+            .args([what, &case.name(), "--files"])
+            .arg(&self.files);
         if self.quick {
             command.arg("--quick");
         }
         command
     }
 
-    fn measure(&self, program: &Path, case: &Case) -> Result<Measured> {
-        let line = run(&mut self.command(program, "--measure", case))?;
-        parse(&line).with_context(|| format!("{} said {line:?}", program.display()))
+    fn leveldb(&self, case: &Case) -> Option<Command> {
+        let mut command = Command::new(LEVELDB.filter(|_| case.row.leveldb)?);
+        let (row, data, shape) = (&case.row, case.row.data, case.shape);
+        let codec = if data.kind == Kind::Snappy {
+            "snappy"
+        } else {
+            "raw"
+        };
+        if row.work == Work::Build {
+            let (keys, values) = data.entries(&self.files, shape);
+            command.args(["build", codec]).arg(keys).arg(values);
+            return Some(command);
+        }
+        command.arg(match row.work {
+            Work::Seek(_) => "seek",
+            Work::Scan { .. } => "scan",
+            _ => "get",
+        });
+        command
+            .arg(codec)
+            .args([row.len, row.parts, row.warm].map(|number| number.to_string()));
+        command.arg(
+            row.work
+                .probes()
+                .map_or_else(PathBuf::new, |keys| data.probes(&self.files, shape, keys)),
+        );
+        command.args((0..data.tables).map(|number| data.table(&self.files, shape, number)));
+        Some(command)
+    }
+
+    /// Binds this process, and those that it will start, to the last processor, so that all work with the same caches; for two threads,
+    /// to all.
+    fn choose_processors(&self, case: &Case) -> Result<()> {
+        let mut chosen = self.processors;
+        if case.row.work != Work::Threads {
+            chosen.clear();
+            let last = (0..CpuSet::MAX_CPU)
+                .rev()
+                .find(|&cpu| self.processors.is_set(cpu));
+            chosen.set(last.unwrap_or_default());
+        }
+        Ok(sched_setaffinity(None, &chosen)?)
     }
 
     fn round(&self, case: &Case) -> Result<Round> {
-        let round = Round {
-            this: self.measure(&self.this, case)?,
-            other: self.measure(&self.other, case)?,
-            again: self.measure(&self.this, case)?,
-        };
-        let answers = [round.this, round.other, round.again].map(|it| it.answers);
+        let work = |program: &Path| self.command(program, "--work", case);
+        let mut commands = vec![work(&self.this), work(&self.other), work(&self.this)];
+        let leveldb = self.leveldb(case);
+        let has_leveldb = leveldb.is_some();
+        commands.extend(leveldb);
+        if case.row.redb {
+            commands.push(self.command(&self.this, "--work-of-redb", case));
+        }
+        let sides: Result<Vec<Side>> = commands.iter_mut().map(Side::start).collect();
+        let mut sides = sides?;
+        for part in 0..case.row.parts {
+            for side in &mut sides {
+                side.turn(part)?;
+            }
+        }
+        let results: Vec<_> = sides.iter().map(|side| side.parts.clone()).collect();
         ensure!(
-            answers.iter().all(|it| *it == answers[0]),
-            "{}: the results differ: {answers:?}",
+            results.iter().all(|it| *it == results[0]),
+            "{}: results differ: {results:?}",
             case.name()
         );
-        Ok(round)
+        let ended: Result<Vec<Part>> = sides.into_iter().map(Side::end).collect();
+        let mut sums = ended?.into_iter();
+        let mut next = || sums.next().context("the process of a side");
+        Ok(Round {
+            this: next()?,
+            other: next()?,
+            again: next()?,
+            leveldb: has_leveldb
+                .then(&mut next)
+                .transpose()?
+                .map(|part| part.nanos),
+            redb: case
+                .row
+                .redb
+                .then(&mut next)
+                .transpose()?
+                .map(|part| part.nanos),
+        })
     }
 
-    /// Takes so many rounds, and up to three times as many while there is a doubt of more than 1 %.
+    /// Takes so many rounds, and up to three times as many while there is a doubt.
     pub fn turns(&self, case: Case, rounds: usize) -> Result<Outcome> {
-        self.prepare(&case)?;
+        run(&mut self.command(&self.this, "--prepare", &case))?;
+        self.choose_processors(&case)?;
         let mut outcome = Outcome {
             case,
             rounds: Vec::new(),
+            peaks: None,
         };
-        while outcome.len() < rounds
-            || !self.quick && outcome.len() < 3 * rounds && outcome.doubt() > 0.01
-        {
+        let is_done = |outcome: &Outcome| match outcome.rounds.len() {
+            n if n < rounds => false,
+            n => self.quick || n >= 3 * rounds || outcome.doubt() < CERTAIN,
+        };
+        while !is_done(&outcome) {
             outcome.rounds.push(self.round(&case)?);
+        }
+        if case.row.work == Work::BuildNumbers {
+            let peak = |program| self.peak(program, case.row.len);
+            outcome.peaks = Some([peak(&self.this)?, peak(&self.other)?]);
         }
         Ok(outcome)
     }
-}
 
-/// What a process that measures writes.
-pub fn render(measured: &Measured) -> String {
-    let Answers { checksum, count } = measured.answers;
-    format!("{} {} {checksum} {count}", measured.nanos, measured.beside)
-}
-
-fn parse(line: &str) -> Result<Measured> {
-    let words: Vec<&str> = line.split(' ').collect();
-    let [nanos, beside, checksum, count] = words[..] else {
-        anyhow::bail!("four words are expected");
-    };
-    Ok(Measured {
-        nanos: nanos.parse()?,
-        beside: beside.parse()?,
-        answers: Answers {
-            checksum: checksum.parse()?,
-            count: count.parse()?,
-        },
-    })
+    fn peak(&self, program: &Path, entries: usize) -> Result<f64> {
+        let mut name = program.as_os_str().to_owned();
+        name.push("-peak");
+        let bytes: f64 = run(Command::new(name).arg(entries.to_string()))?.parse()?;
+        Ok(bytes / entries as f64)
+    }
 }

@@ -4,11 +4,12 @@ use anyhow::{Result, bail};
 
 use crate::data::{Data, Kind, Shape};
 
+/// Which keys are looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Probes {
+pub enum Keys {
     Present,
     Absent,
-    /// Present and absent by turns.
+    /// Half of them present.
     Mixed,
     /// Present, by Zipf's law; hot keys are far apart.
     Scattered,
@@ -19,9 +20,9 @@ pub enum Probes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     /// Looks keys up, and is lent the values.
-    Lent(Probes),
+    Lent(Keys),
     /// Looks keys up, and keeps each value until the next.
-    Bytes(Probes),
+    Bytes,
     /// Looks keys up, so many in a call.
     Many(usize),
     /// Seeks a key, and takes so many entries from there on.
@@ -30,26 +31,37 @@ pub enum Work {
         back: bool,
         values: bool,
     },
+    /// Two threads look keys up in one table; beside it, each in a table of its own.
+    Threads,
     Open,
+    Build,
+    /// Builds a table of small entries with the default filter; beside it, without a filter.
+    BuildNumbers,
 }
 
 impl Work {
-    pub fn probes(self) -> Option<Probes> {
+    pub fn probes(self) -> Option<Keys> {
         match self {
-            Work::Lent(probes) | Work::Bytes(probes) => Some(probes),
-            Work::Many(_) | Work::Seek(_) => Some(Probes::Present),
-            Work::Scan { .. } | Work::Open => None,
+            Work::Lent(keys) => Some(keys),
+            Work::Bytes | Work::Many(_) | Work::Seek(_) => Some(Keys::Present),
+            Work::Threads => Some(Keys::Mixed),
+            Work::Scan { .. } | Work::Open | Work::Build | Work::BuildNumbers => None,
         }
     }
 }
 
-/// What the same process does for comparison, right after the row's work.
+/// What the same process does right after a part of the row's work, for comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Beside {
     /// The same work on mapped tables.
     Map,
-    /// One read of the last 64 KiB of the file.
+    /// Lookups one by one.
+    Loop,
+    /// Opening the file and reading its last 64 KiB.
     Pread,
+    /// Each thread has a table of its own.
+    TwoTables,
+    NoFilter,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -59,14 +71,19 @@ pub struct Row {
     pub what: &'static str,
     pub data: Data,
     pub work: Work,
-    /// Keys of a pass; of a scan, 0.
-    pub keys: usize,
-    /// Passes that are timed.
-    pub passes: usize,
     pub mapped: bool,
+    /// Keys, entries or openings of a part of the work; a part of a scan is all of it.
+    pub len: usize,
+    /// Sides take turns after each part.
+    pub parts: usize,
+    /// Keys that are looked up before the first part, to fill caches. Mapped tables need a sixth of them, after a scan.
+    pub warm: usize,
     /// Whether it is run with random keys, too.
     pub random: bool,
     pub beside: Option<Beside>,
+    /// Whether C++ LevelDB and `redb` take their turns.
+    pub leveldb: bool,
+    pub redb: bool,
 }
 
 const fn data(entries: usize, tables: usize, kind: Kind) -> Data {
@@ -77,30 +94,34 @@ const fn data(entries: usize, tables: usize, kind: Kind) -> Data {
     }
 }
 
-const MILLION: Data = data(1_000_000, 1, Kind::LevelDb);
+const LEVELDB: Data = data(1_000_000, 1, Kind::LevelDb);
+const OURS: Data = data(1_000_000, 1, Kind::Default);
+const SNAPPY: Data = data(1_000_000, 1, Kind::Snappy);
+
+const fn scan(back: bool, values: bool) -> Work {
+    Work::Scan { back, values }
+}
 
 const PRESENT: Row = Row {
     name: "present",
     group: "lookup",
     what: "present key, lent",
-    data: MILLION,
-    work: Work::Lent(Probes::Present),
-    keys: 200_000,
-    passes: 1,
+    data: LEVELDB,
+    work: Work::Lent(Keys::Present),
     mapped: true,
+    len: 15_000,
+    parts: 12,
+    warm: 300_000,
     random: true,
     beside: None,
+    leveldb: false,
+    redb: false,
 };
 
 const SCAN: Row = Row {
     name: "scan",
     what: "scan, values touched",
-    work: Work::Scan {
-        back: false,
-        values: true,
-    },
-    keys: 0,
-    passes: 12,
+    work: scan(false, true),
     ..PRESENT
 };
 
@@ -109,9 +130,8 @@ const OPEN: Row = Row {
     what: "opening, LevelDB's table of 2 MB",
     data: data(20_000, 1, Kind::LevelDb),
     work: Work::Open,
-    keys: 1,
-    passes: 5_000,
     mapped: false,
+    len: 300,
     random: false,
     beside: Some(Beside::Pread),
     ..PRESENT
@@ -120,7 +140,7 @@ const OPEN: Row = Row {
 const DEFAULT: Row = Row {
     name: "default-20k",
     group: "default",
-    what: "`Table::open`: present key, 20 k entries (2 MB), LevelDB's",
+    what: "present key, 20 k entries (2 MB), LevelDB's",
     data: data(20_000, 1, Kind::LevelDb),
     mapped: false,
     random: false,
@@ -128,25 +148,49 @@ const DEFAULT: Row = Row {
     ..PRESENT
 };
 
+const ZIPF: Row = Row {
+    name: "zipf-scattered",
+    what: "Zipfian, hot keys scattered, 120 MB",
+    data: OURS,
+    work: Work::Lent(Keys::Scattered),
+    redb: true,
+    ..DEFAULT
+};
+
+const BUILD: Row = Row {
+    name: "build-raw",
+    group: "build",
+    what: "build, raw, LevelDB's filter",
+    data: LEVELDB,
+    work: Work::Build,
+    parts: 2,
+    random: false,
+    leveldb: true,
+    ..PRESENT
+};
+
 pub const ROWS: &[Row] = &[
-    PRESENT,
+    Row {
+        leveldb: true,
+        ..PRESENT
+    },
     Row {
         name: "present-bytes",
         what: "present key, as `Bytes`",
-        work: Work::Bytes(Probes::Present),
+        work: Work::Bytes,
         ..PRESENT
     },
     Row {
         name: "present-default",
         what: "present key, lent, default filter",
-        data: data(1_000_000, 1, Kind::Default),
+        data: OURS,
         ..PRESENT
     },
     Row {
         name: "present-100k",
         what: "present key, lent, 100 k entries",
         data: data(100_000, 1, Kind::LevelDb),
-        passes: 4,
+        len: 40_000,
         ..PRESENT
     },
     Row {
@@ -157,63 +201,63 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         name: "absent",
-        what: "absent key",
-        work: Work::Lent(Probes::Absent),
-        passes: 6,
+        what: "absent key, LevelDB's filter",
+        work: Work::Lent(Keys::Absent),
+        len: 60_000,
+        leveldb: true,
         ..PRESENT
     },
     Row {
         name: "seek",
         what: "seek, then ten entries",
         work: Work::Seek(10),
+        len: 10_000,
+        leveldb: true,
         ..PRESENT
     },
     Row {
         name: "many",
         what: "`get_many` of 256 keys, per key",
         work: Work::Many(256),
+        len: 256 * 60,
         ..PRESENT
     },
-    SCAN,
+    Row {
+        leveldb: true,
+        ..SCAN
+    },
     Row {
         name: "back",
         what: "back, values touched",
-        work: Work::Scan {
-            back: true,
-            values: true,
-        },
+        work: scan(true, true),
         ..SCAN
     },
     Row {
         name: "scan-keys",
         what: "scan, values not touched",
-        work: Work::Scan {
-            back: false,
-            values: false,
-        },
-        passes: 24,
+        work: scan(false, false),
         ..SCAN
     },
     Row {
         name: "back-keys",
         what: "back, values not touched",
-        work: Work::Scan {
-            back: true,
-            values: false,
-        },
+        work: scan(true, false),
         ..SCAN
     },
     Row {
         name: "snappy-scan",
         what: "Snappy: scan, values touched",
-        data: data(1_000_000, 1, Kind::Snappy),
-        passes: 4,
+        data: SNAPPY,
+        parts: 3,
+        leveldb: true,
         ..SCAN
     },
     Row {
         name: "snappy-present",
         what: "Snappy: present key, lent",
-        data: data(1_000_000, 1, Kind::Snappy),
+        data: SNAPPY,
+        len: 10_000,
+        leveldb: true,
         ..PRESENT
     },
     OPEN,
@@ -226,50 +270,131 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "open-100m",
         what: "opening, 100 MB",
-        data: data(870_000, 1, Kind::Default),
+        data: data(920_000, 1, Kind::Default),
         ..OPEN
     },
     Row {
         name: "open-1g",
         what: "opening, 1 GB",
-        data: data(8_700_000, 1, Kind::Default),
-        passes: 2_000,
+        data: data(9_200_000, 1, Kind::Default),
+        len: 100,
         ..OPEN
     },
-    DEFAULT,
+    Row {
+        leveldb: true,
+        ..DEFAULT
+    },
     Row {
         name: "default-20k-ours",
-        what: "`Table::open`: present key, 20 k entries (2 MB), ours",
+        what: "present key, 20 k entries (2 MB), ours",
         data: data(20_000, 1, Kind::Default),
         ..DEFAULT
     },
     Row {
         name: "default-100k",
-        what: "`Table::open`: present key, 100 k entries (12 MB), LevelDB's",
+        what: "present key, 100 k entries (12 MB), LevelDB's",
         data: data(100_000, 1, Kind::LevelDb),
+        leveldb: true,
+        ..DEFAULT
+    },
+    Row {
+        name: "default-100k-ours",
+        what: "present key, 100 k entries (12 MB), ours",
+        data: data(100_000, 1, Kind::Default),
         ..DEFAULT
     },
     Row {
         name: "default-ten",
-        what: "`Table::open`: present key, ten tables of 2 MB",
+        what: "present key, ten tables of 2 MB",
         data: data(200_000, 10, Kind::LevelDb),
+        leveldb: true,
         ..DEFAULT
     },
     Row {
         name: "default-1m",
-        what: "`Table::open`: present key, 1 M entries (120 MB)",
-        data: MILLION,
+        what: "present key, 1 M entries (120 MB)",
+        data: OURS,
+        redb: true,
         ..DEFAULT
     },
     Row {
         name: "default-fifty",
-        what: "`Table::open`: present key, fifty tables of 2 MB",
-        data: data(1_000_000, 50, Kind::LevelDb),
+        what: "present key, fifty tables of 2 MB",
+        data: data(1_000_000, 50, Kind::Default),
         ..DEFAULT
+    },
+    ZIPF,
+    Row {
+        name: "zipf-ranges",
+        what: "Zipfian, hot ranges, 120 MB",
+        work: Work::Lent(Keys::Ranges),
+        ..ZIPF
+    },
+    Row {
+        name: "default-many",
+        what: "`get_many` of 256 keys, per key, 120 MB",
+        data: OURS,
+        work: Work::Many(256),
+        len: 256 * 60,
+        beside: Some(Beside::Loop),
+        ..DEFAULT
+    },
+    Row {
+        name: "default-absent",
+        what: "absent key, 120 MB",
+        data: OURS,
+        work: Work::Lent(Keys::Absent),
+        len: 60_000,
+        beside: None,
+        ..DEFAULT
+    },
+    Row {
+        name: "default-seek",
+        what: "seek, then ten entries, 120 MB",
+        data: OURS,
+        work: Work::Seek(10),
+        len: 8_000,
+        beside: None,
+        ..DEFAULT
+    },
+    Row {
+        name: "default-scan",
+        what: "scan, values touched, 120 MB",
+        data: OURS,
+        work: scan(false, true),
+        beside: None,
+        ..DEFAULT
+    },
+    Row {
+        name: "threads",
+        group: "threads",
+        what: "two threads, one table, half of the keys present",
+        work: Work::Threads,
+        len: 60_000,
+        random: false,
+        beside: Some(Beside::TwoTables),
+        ..PRESENT
+    },
+    BUILD,
+    Row {
+        name: "build-snappy",
+        what: "build, Snappy, LevelDB's filter",
+        data: SNAPPY,
+        ..BUILD
+    },
+    Row {
+        name: "build-filter",
+        what: "build, default filter, entries of 8 + 8 bytes",
+        work: Work::BuildNumbers,
+        len: 20_000_000,
+        parts: 1,
+        beside: Some(Beside::NoFilter),
+        leveldb: false,
+        ..BUILD
     },
 ];
 
-/// A row with its shape of keys, and whether it is only a smoke.
+/// A row with its shape of keys.
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
     pub row: Row,
@@ -291,8 +416,9 @@ fn cases(quick: bool) -> impl Iterator<Item = Case> {
         if quick {
             row.data.entries = row.data.entries.min(20_000);
             row.data.tables = row.data.tables.min(10);
-            row.keys = row.keys.min(5_000);
-            row.passes = row.passes.min(10);
+            row.len = row.len.min(5_000);
+            row.parts = 2;
+            row.warm = 5_000;
         }
         let shapes = if row.random { 2 } else { 1 };
         let shapes = [Shape::Decimal, Shape::Random].into_iter().take(shapes);
@@ -307,18 +433,18 @@ pub fn named(name: &str, quick: bool) -> Result<Case> {
     }
 }
 
-/// The rows that `words` name: groups, rows with both shapes of keys, or one (`present:random`, `present:decimal`).
-pub fn selected(words: &[String], quick: bool) -> Result<Vec<Case>> {
+/// The rows that `words` name, with commas between: groups, rows with both shapes of keys, or with one (`present:random`).
+pub fn selected(words: &str, quick: bool) -> Result<Vec<Case>> {
     let is_named = |case: &Case, word: &str| {
         let shape = format!("{:?}", case.shape).to_lowercase();
         let (row, only) = word.split_once(':').unwrap_or((word, &shape));
         only == shape && [case.row.name, case.row.group, "all"].contains(&row)
     };
-    for word in words {
+    for word in words.split(',') {
         if !cases(quick).any(|case| is_named(&case, word)) {
             bail!("no row or group is called {word}");
         }
     }
-    let is_selected = |case: &Case| words.iter().any(|word| is_named(case, word));
+    let is_selected = |case: &Case| words.split(',').any(|word| is_named(case, word));
     Ok(cases(quick).filter(is_selected).collect())
 }
