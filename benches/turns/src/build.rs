@@ -61,41 +61,60 @@ pub fn check_out(repository: &Path, commit: &str) -> Result<PathBuf> {
     Ok(checkout)
 }
 
-/// Builds this program with the engine in `engine`. Returns its path.
-pub fn with_engine(engine: &Path) -> Result<PathBuf> {
-    let engine = engine.canonicalize()?.display().to_string();
-    let name = engine.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-    let package = scratch()?.join("sides").join(&name);
+/// Builds this program with the engine in `engine`, and copies it to `bin/<name>`. Returns its path.
+///
+/// All engines are built at one path, through a link: the path is part of each symbol's name, by which the compiler orders and divides
+/// the code, so that one commit at two paths can differ by some percent.
+pub fn with_engine(engine: &Path, name: &str) -> Result<PathBuf> {
+    let (scratch, engine) = (scratch()?, engine.canonicalize()?);
+    let (link, package) = (scratch.join("engine"), scratch.join("side"));
     fs::create_dir_all(&package)?;
     let manifest = include_str!("../Cargo.toml")
-        .replace("\"../..\"", &format!("{engine:?}"))
+        .replace("\"../..\"", &format!("{:?}", link.display().to_string()))
         .replace("\"src/", &format!("\"{HERE}/src/"))
-        .replace("name = \"turns", &format!("name = \"turns{name}"))
+        .replace("\"turns", "\"side")
         .replace("build = \"build.rs\"", "build = false");
-    write_new(&package.join("Cargo.toml"), &manifest)?;
+    fs::write(package.join("Cargo.toml"), manifest)?;
     if !package.join("Cargo.lock").exists() {
         fs::write(package.join("Cargo.lock"), include_str!("../Cargo.lock"))?;
     }
-    // The directory of this program, TARGET/release/turns, has the dependencies already.
-    let own = std::env::current_exe()?;
-    let target = own
-        .ancestors()
-        .nth(3)
-        .context("where this program was built")?;
+    if !fs::read_link(&link).is_ok_and(|old| old == engine) {
+        let _ = fs::remove_file(&link);
+        std::os::unix::fs::symlink(&engine, &link)?;
+        // The other engine's files may be older than what was built of this one.
+        cargo(&["clean", "--package", "leveltable"], &package)?;
+    }
+    let target = cargo(&["build"], &package)?;
+    let bin = scratch.join("bin").join(name);
+    fs::create_dir_all(&bin)?;
+    for program in ["side", "side-peak"] {
+        fs::copy(target.join("release").join(program), bin.join(program))?;
+    }
+    Ok(bin.join("side"))
+}
+
+/// As `with_engine`, of a commit. What was built before is taken, unless the bench has changed since.
+pub fn with_commit(repository: &Path, commit: &str) -> Result<PathBuf> {
+    let built = scratch()?.join("bin").join(commit).join("side");
+    let modified = |path: &Path| fs::metadata(path).and_then(|it| it.modified());
+    let mut sources = fs::read_dir(Path::new(HERE).join("src"))?;
+    let since = modified(&built);
+    let is_older = |file: &fs::DirEntry| Some(modified(&file.path()).ok()? < *since.as_ref().ok()?);
+    if sources.all(|file| file.is_ok_and(|file| is_older(&file) == Some(true))) {
+        return Ok(built);
+    }
+    with_engine(&check_out(repository, commit)?, commit)
+}
+
+/// Runs Cargo for release builds of `package`. Returns the directory of what it builds.
+fn cargo(words: &[&str], package: &Path) -> Result<PathBuf> {
+    let target = scratch()?.join("cargo");
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--release", "--manifest-path"]);
+    cargo.args(words).arg("--release").arg("--manifest-path");
     cargo
         .arg(package.join("Cargo.toml"))
         .arg("--target-dir")
-        .arg(target);
+        .arg(&target);
     run(&mut cargo)?;
-    Ok(target.join("release").join(format!("turns{name}")))
-}
-
-/// Leaves a file alone that has these contents, for Cargo to see that nothing has changed.
-fn write_new(path: &Path, contents: &str) -> Result<()> {
-    if fs::read_to_string(path).is_ok_and(|old| old == contents) {
-        return Ok(());
-    }
-    Ok(fs::write(path, contents)?)
+    Ok(target)
 }

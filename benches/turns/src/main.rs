@@ -95,11 +95,11 @@ fn drive(arguments: &Arguments) -> Result<ExitCode> {
         .unwrap_or(include_str!("../baseline"));
     let against = build::commit(engine, against.trim())?;
     let sides = Sides {
-        this: match &arguments.this {
-            Some(engine) => build::with_engine(engine)?,
-            None => std::env::current_exe()?,
+        other: build::with_commit(engine, &against)?,
+        this: match arguments.this {
+            None if arguments.quick => std::env::current_exe()?,
+            _ => build::with_engine(engine, "this")?,
         },
-        other: build::with_engine(&build::check_out(engine, &against)?)?,
         files: build::scratch()?.join("files"),
         quick: arguments.quick,
         processors: sched_getaffinity(None)?,
