@@ -92,6 +92,12 @@ impl Found<'_> {
         self.piece.entries.handle(self.sought.at)
     }
 
+    /// Where the block begins in the file.
+    #[inline]
+    pub(super) fn offset(&self) -> u64 {
+        self.piece.entries.offset(self.sought.at)
+    }
+
     /// What is known of the block.
     #[inline]
     pub(super) fn state(&self) -> &State {

@@ -14,24 +14,22 @@ use crate::read::state::State;
 /// Neighbouring entries of an index, decoded and checked once: searching them cannot fail.
 ///
 /// For each data block it holds a key at or after all of the block's keys and before all of the next block's, the block's handle,
-/// and what is known of the block. Takes the entries' bytes and 33 more per data block.
+/// and what is known of the block. Takes the entries' bytes and 37 more per data block.
 ///
 /// A search in bytewise order compares eight bytes of each key. Whole keys are read only to settle ties. Without ties it waits for
-/// memory once: prefixes, handles and states of one span arrive together.
+/// memory once: prefixes, offsets and states of one span arrive together.
 #[derive(Debug)]
 pub(super) struct IndexEntries {
     /// What the keys lie in.
     bytes: Bytes,
     /// Where each key lies in the bytes.
     keys: Box<[Range<u32>]>,
-    /// Prefixes and handles of all entries.
+    /// Prefixes and offsets of all entries.
     spans: Box<[Span]>,
-    /// What is known of the data blocks of each span. Apart, since absent keys do without.
-    states: Box<[SpanStates]>,
+    /// The rest of what a lookup needs. Apart, since absent keys do without.
+    blocks: Box<[SpanBlocks]>,
     /// The last prefix of each span, without the last entry of all.
     span_ends: Box<[u64]>,
-    /// The handles, if one of them is too large to be packed; otherwise none.
-    large_handles: Box<[BlockHandle]>,
     /// The leading bytes that all keys but the last share. The last may be the successor of the table's last key, often a
     /// single byte, and would end what all others share: a search leaves it out.
     shared: Bytes,
@@ -43,46 +41,23 @@ pub(super) struct IndexEntries {
 const SPAN: usize = 8;
 
 /// Neighbouring entries, in two cache lines: processors fetch lines in pairs.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 #[repr(align(128))]
 struct Span {
     /// The eight bytes after the shared ones, of each key but the last of all; for that one and for entries that the last span lacks,
     /// the greatest number.
     prefixes: [u64; SPAN],
-    handles: [PackedHandle; SPAN],
+    /// Where the data blocks begin in the file.
+    offsets: [u64; SPAN],
 }
 
-/// In one cache line.
+/// What a lookup needs of the data blocks that it reads.
 #[derive(Debug, Default)]
-#[repr(align(64))]
-struct SpanStates([State; SPAN]);
-
-/// A handle in eight bytes: 40 bits of offset, 24 of size.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct PackedHandle(u64);
-
-impl PackedHandle {
-    const OFFSET_BITS: u32 = 40;
-    /// Stands for a handle that does not fit.
-    const TOO_LARGE: PackedHandle = PackedHandle(u64::MAX);
-
-    fn new(handle: BlockHandle) -> PackedHandle {
-        let BlockHandle { offset, size } = handle;
-        let fits = offset >> Self::OFFSET_BITS == 0 && size < (1 << (64 - Self::OFFSET_BITS)) - 1;
-        if fits {
-            PackedHandle(size << Self::OFFSET_BITS | offset)
-        } else {
-            Self::TOO_LARGE
-        }
-    }
-
-    #[inline]
-    fn unpack(self) -> BlockHandle {
-        BlockHandle {
-            offset: self.0 & ((1 << Self::OFFSET_BITS) - 1),
-            size: self.0 >> Self::OFFSET_BITS,
-        }
-    }
+#[repr(align(32))]
+struct SpanBlocks {
+    states: [State; SPAN],
+    /// Lengths of the blocks.
+    sizes: [u32; SPAN],
 }
 
 /// An entry of an index: where its key lies in the bytes of all keys, and the handle of its data block.
@@ -111,17 +86,14 @@ pub(super) struct Sought {
 
 impl IndexEntries {
     /// Entries whose keys ascend and lie in `bytes`.
+    #[expect(clippy::indexing_slicing, reason = "as many spans as the entries fill")]
     pub(super) fn new(bytes: Bytes, entries: Vec<IndexEntry>) -> IndexEntries {
         let mut made = IndexEntries {
             bytes,
             keys: entries.iter().map(|entry| entry.key.clone()).collect(),
             spans: Box::default(),
-            states: entries
-                .chunks(SPAN)
-                .map(|_| SpanStates::default())
-                .collect(),
+            blocks: Box::default(),
             span_ends: Box::default(),
-            large_handles: Box::default(),
             shared: Bytes::new(),
             ends: [0; 2],
         };
@@ -132,26 +104,20 @@ impl IndexEntries {
             let ends = [0, made.shared.len().saturating_sub(8)];
             made.ends = ends.map(|start| prefix_at(&made.shared, start));
         }
-        let span = |(number, entries): (usize, &[IndexEntry])| {
-            let mut span = Span::default();
-            let slots = span.prefixes.iter_mut().zip(&mut span.handles);
-            for (i, ((prefix, handle), entry)) in (SPAN * number..).zip(slots.zip(entries)) {
-                *handle = PackedHandle::new(entry.handle);
-                if i < others {
-                    *prefix = prefix_at(made.key(i), made.shared.len());
-                }
+        let count = entries.len().div_ceil(SPAN);
+        let mut spans = vec![Span::EMPTY; count];
+        let mut blocks: Vec<_> = (0..count).map(|_| SpanBlocks::default()).collect();
+        for (i, IndexEntry { handle, .. }) in entries.iter().enumerate() {
+            let (number, at) = (i / SPAN, i % SPAN);
+            if i < others {
+                spans[number].prefixes[at] = prefix_at(made.key(i), made.shared.len());
             }
-            span
-        };
-        made.spans = entries.chunks(SPAN).enumerate().map(span).collect();
-        let whole = made.spans.iter().take(others / SPAN);
-        made.span_ends = whole
-            .filter_map(|span| span.prefixes.last().copied())
-            .collect();
-        let mut handles = made.spans.iter().flat_map(|span| &span.handles);
-        if handles.any(|&handle| handle == PackedHandle::TOO_LARGE) {
-            made.large_handles = entries.iter().map(|entry| entry.handle).collect();
+            spans[number].offsets[at] = handle.offset;
+            blocks[number].sizes[at] = handle.size as u32; // smaller than 4 GiB
         }
+        let whole = spans.iter().take(others / SPAN);
+        made.span_ends = whole.map(|span| span.prefixes[SPAN - 1]).collect();
+        (made.spans, made.blocks) = (spans.into(), blocks.into());
         made
     }
 
@@ -160,9 +126,8 @@ impl IndexEntries {
         let own = size_of::<IndexEntries>()
             + size_of_val(&*self.keys)
             + size_of_val(&*self.spans)
-            + size_of_val(&*self.states)
-            + size_of_val(&*self.span_ends)
-            + size_of_val(&*self.large_handles);
+            + size_of_val(&*self.blocks)
+            + size_of_val(&*self.span_ends);
         self.bytes.len() + own
     }
 
@@ -176,20 +141,24 @@ impl IndexEntries {
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "callers' `i` is below `len()`")]
     pub(super) fn handle(&self, i: usize) -> BlockHandle {
-        let packed = self.spans[i / SPAN].handles[i % SPAN];
-        if packed == PackedHandle::TOO_LARGE
-            && let Some(handle) = self.large_handles.get(i)
-        {
-            return *handle;
+        BlockHandle {
+            offset: self.spans[i / SPAN].offsets[i % SPAN],
+            size: self.blocks[i / SPAN].sizes[i % SPAN].into(),
         }
-        packed.unpack()
+    }
+
+    /// Where data block `i` of them, one of `0..len()`, begins in the file.
+    #[inline]
+    #[expect(clippy::indexing_slicing, reason = "as `handle`")]
+    pub(super) fn offset(&self, i: usize) -> u64 {
+        self.spans[i / SPAN].offsets[i % SPAN]
     }
 
     /// What is known of data block `i` of them, one of `0..len()`.
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "as `handle`")]
     pub(super) fn state(&self, i: usize) -> &State {
-        &self.states[i / SPAN].0[i % SPAN]
+        &self.blocks[i / SPAN].states[i % SPAN]
     }
 
     /// A key at or after the last of data block `i` of them, one of `0..len()`, and before the first of the next.
@@ -235,22 +204,18 @@ impl IndexEntries {
         let Some(span) = self.spans.get(number) else {
             return Sought { at: others, prefix };
         };
-        prefetch(span.handles.first().into_iter());
+        prefetch(span.offsets.first().into_iter());
         if is_wanted {
-            self.prefetch_states(number);
+            self.prefetch_blocks(number);
         }
         // Counted rather than searched: nothing to predict.
-        let below = span
-            .prefixes
-            .iter()
-            .filter(|&&other| other < prefix)
-            .count();
+        let prefixes = span.prefixes.iter();
+        let below = prefixes.filter(|&&other| other < prefix).count();
         let mut at = SPAN * number + below;
         if span.prefixes.get(below) == Some(&prefix) {
             // Whole keys settle ties.
-            at = first_where(at..others, |i| {
-                self.prefix(i) > prefix || self.key(i) >= key
-            });
+            let is_at_or_after = |i| self.prefix(i) > prefix || self.key(i) >= key;
+            at = first_where(at..others, is_at_or_after);
         }
         Sought { at, prefix }
     }
@@ -268,15 +233,20 @@ impl IndexEntries {
         let number = self.span_ends.partition_point(|&end| end < prefix);
         if let Some(span) = self.spans.get(number) {
             prefetch(span.prefixes.first().into_iter());
-            prefetch(span.handles.first().into_iter());
-            self.prefetch_states(number);
+            prefetch(span.offsets.first().into_iter());
+            self.prefetch_blocks(number);
         }
     }
 
     #[inline]
-    fn prefetch_states(&self, span: usize) {
-        if let Some([first, ..]) = self.states.get(span).map(|states| &states.0) {
-            first.prefetch();
+    fn prefetch_blocks(&self, span: usize) {
+        if let Some(SpanBlocks {
+            states: [state, ..],
+            sizes,
+        }) = self.blocks.get(span)
+        {
+            state.prefetch();
+            prefetch(sizes.last().into_iter());
         }
     }
 
@@ -307,13 +277,11 @@ impl IndexEntries {
     }
 }
 
-impl Default for Span {
-    fn default() -> Span {
-        Span {
-            prefixes: [u64::MAX; SPAN],
-            handles: Default::default(),
-        }
-    }
+impl Span {
+    const EMPTY: Span = Span {
+        prefixes: [u64::MAX; SPAN],
+        offsets: [0; SPAN],
+    };
 }
 
 /// The first of `range` for which `is` is true, or the range's end; `is` is true of all after the first. By halves, with fewer

@@ -79,7 +79,11 @@ impl State {
         // Counted, so that there is nothing to predict.
         let count = |is: fn(&u16, &u16) -> bool| keys.map(|key| u8::from(is(&position, &key)));
         let [first, skipped] = [count(u16::gt), count(u16::lt)].map(|[a, b]| a + b);
-        let line = [0, second, third][usize::from(first)];
+        let line = match first {
+            0 => 0,
+            1 => second,
+            _ => third,
+        };
         SearchPart {
             first,
             skipped,

@@ -241,7 +241,7 @@ impl Table {
             return Ok(None);
         };
         let inner = &*self.inner;
-        let passes = filter.ask(order.filter_key(key), block.handle().offset)?
+        let passes = filter.ask(order.filter_key(key), block.offset())?
             || matches!(order, Order::Custom(_)) && inner.may_be_in_next(filter, block, key, order);
         inner.note_passed(passes);
         Ok(if passes { found } else { None })
@@ -254,27 +254,20 @@ impl Table {
         keys: &[&[u8]],
         order: &Order,
     ) -> Vec<Result<Option<Found<'t>>, NotLoaded>> {
-        let (inner, keys) = (&*self.inner, keys.iter());
-        keys.clone()
-            .for_each(|key| inner.index.prefetch(key, order));
-        let filter = inner.filter.as_ref();
+        let Inner { index, filter, .. } = &*self.inner;
+        keys.iter().for_each(|key| index.prefetch(key, order));
+        let filter = filter.as_ref();
         let Some((filter, windows)) = filter.and_then(|it| Some((it, it.windows()?))) else {
+            let keys = keys.iter();
             return keys.map(|key| self.candidate_here(key, order)).collect();
         };
-        let found: Vec<_> = keys
-            .clone()
-            .map(|key| inner.index.seek(key, order, true))
-            .collect();
-        let blocks = || {
-            found
-                .iter()
-                .filter_map(|found| Some(found.ok()??.handle().offset))
-        };
-        blocks().for_each(|block| windows.prefetch_bounds(block));
-        blocks().for_each(|block| windows.prefetch_filter(block));
-        let asked = keys
-            .zip(&found)
-            .map(|(key, found)| self.ask_window(filter, (*found)?, key, order));
+        let sought = keys.iter().map(|key| index.seek(key, order, true));
+        let found: Vec<_> = sought.collect();
+        let offsets = found.iter().filter_map(|found| Some(found.ok()??.offset()));
+        offsets.clone().for_each(|at| windows.prefetch_bounds(at));
+        offsets.for_each(|at| windows.prefetch_filter(at));
+        let found = keys.iter().zip(&found);
+        let asked = found.map(|(key, found)| self.ask_window(filter, (*found)?, key, order));
         asked.collect()
     }
 
