@@ -89,7 +89,9 @@ fn fill(
     args: &Args,
 ) -> Result<(), Failure> {
     let mut progress = Progress::bytes(entries.size);
-    let mut sorter = (args.sort).then(|| Sorter::new(order, args.keep_last, args.sort_memory));
+    let mut sorter = args
+        .sort
+        .then(|| Sorter::new(order, args.keep_last, args.sort_memory));
     let mut previous = None;
     while let Some((key, value)) = entries.next()? {
         progress.set(entries.position());

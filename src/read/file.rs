@@ -136,7 +136,7 @@ impl TableFile {
 
     /// Whether all bytes at `range` are held; of a mapped file, whether they were announced.
     pub(super) fn holds(&self, range: &Range<u64>) -> bool {
-        { self.held.iter() }.any(|stretch| stretch.get(range).is_some())
+        self.held.iter().any(|stretch| stretch.get(range).is_some())
     }
 
     /// Whether a block that is read alone lies in bytes of its own: another source may return a slice of something large.

@@ -181,8 +181,8 @@ impl OpenOptions {
         holds_user_keys: bool,
     ) -> Result<()> {
         let footer = inner.index.footer;
-        let of_metaindex =
-            |defect| (inner.file).locate(defect, Section::Metaindex, footer.metaindex.offset);
+        let (file, metaindex_at) = (&inner.file, footer.metaindex.offset);
+        let of_metaindex = |defect| file.locate(defect, Section::Metaindex, metaindex_at);
         // Keys, or user keys in a database's table.
         let order = inner.order.as_ref();
         let order = order.map(|order| user_order(order).unwrap_or(order));
@@ -364,13 +364,13 @@ impl Opening<'_> {
 
     /// The index as `pieces` divide it, or the index block.
     fn decode_index(&self, pieces: Option<IndexPieces>, order: Option<&Order>) -> Result<Index> {
-        let (footer, file_size) = (self.footer, self.file.size);
-        let locate = |defect| (self.file).locate(defect, Section::Index, footer.index.offset);
+        let (file, footer) = (&self.file, self.footer);
+        let locate = |defect| file.locate(defect, Section::Index, footer.index.offset);
         if let Some(pieces) = pieces {
             return Index::in_file(pieces, footer, order).map_err(locate);
         }
         let block = self.read_index()?;
-        let decode = |order| Index::of_block(block.clone(), footer, file_size, order);
+        let decode = |order| Index::of_block(block.clone(), footer, file.size, order);
         decode(order).map_err(|defect| {
             // An index that does not ascend bytewise is seldom a plain table's.
             let is_database = |index: Index| index.evidence().verdict() == Some(KeyKind::Database);

@@ -17,10 +17,8 @@ impl Table {
         };
         let missing = || inner.missing_for_prefix(prefix, LAYERS);
         let passes = inner.ask(|| filter.ask(prefix, 0), missing)?;
-        inner
-            .file
-            .counters
-            .add_answer(passes, Counter::PrefixPassed, Counter::PrefixRejected);
+        let counters = &inner.file.counters;
+        counters.add_answer(passes, Counter::PrefixPassed, Counter::PrefixRejected);
         Ok(!passes)
     }
 
