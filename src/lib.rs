@@ -81,8 +81,7 @@
 //!
 //! - This crate reads what C++ LevelDB 1.23 writes, and the other way round. With [`WriteOptions::leveldb`] and without
 //!   compression, the bytes are the same.
-//! - A lookup in a damaged table returns an error or the right answer. Checksums are verified by default; those of index and
-//!   filter always.
+//! - A lookup in a damaged table returns an error or the right answer. Checksums are always verified.
 //! - The order of keys is checked when a block is first read, and in files of up to 64 KiB when a table is opened. A comparator
 //!   in another order than the table's is an error as soon as it shows. A table that does not record its order, and is in one that
 //!   seldom differs from the assumed one, can hide keys until then; [`OpenOptions::check_order`] checks all blocks at opening.

@@ -239,7 +239,7 @@ impl Cursor {
         let Some(found) = inner.ask(find, || inner.missing_of_index(key, order))? else {
             return Ok(self.leave(Some(Way::Forward)));
         };
-        inner.prefetch_in_place(found, self.table.read);
+        inner.prefetch_in_place(found);
         let (found, part) = (found.to_ref(), found.part());
         self.load(found, None)?;
         let sought = self.entries.seek(key, self.table.order()?, part);
@@ -420,7 +420,7 @@ impl Cursor {
             let loaded = self.ahead.load(&table.inner, found, way, table.read);
             let (payload, is_slice) = loaded?;
             let state = table.inner.index.state(found);
-            let place = table.inner.in_place(state, found.handle, table.read);
+            let place = table.inner.in_place(state, found.handle);
             self.place = place.map_or(NOWHERE, |(_, place)| place.start);
             self.enter(found, payload, is_slice)?;
         }

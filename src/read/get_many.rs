@@ -151,8 +151,7 @@ impl Table {
                 .iter()
                 .for_each(|wanted| inner.announce_block(wanted.found.to_ref()));
             // Blocks of some keys come from memory while those of others are searched.
-            let prefetch =
-                |wanted: &Wanted<'_, K>| inner.prefetch_in_place(wanted.found, self.read);
+            let prefetch = |wanted: &Wanted<'_, K>| inner.prefetch_in_place(wanted.found);
             let mut ahead = wanted.iter();
             ahead.by_ref().take(OVERLAPPED).for_each(prefetch);
             for (found, keys) in blocks_of(wanted) {

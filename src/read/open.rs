@@ -466,7 +466,7 @@ impl Inner {
             let read = self.file.hold(ranges).await;
             let check = |&found: &BlockRef| {
                 let frame = self.file.read_frame(found.handle)?;
-                let checked = self.check_frame(found, &frame, true).map(drop);
+                let checked = self.check_frame(found, &frame).map(drop);
                 checked.map_err(|defect| self.locate(found, defect))
             };
             let checked = batch.iter().map(check);

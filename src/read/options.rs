@@ -182,7 +182,6 @@ impl OpenOptions {
 #[must_use]
 pub struct ReadOptions {
     pub(crate) fill_cache: bool,
-    pub(crate) verify_checksums: bool,
 }
 
 impl Default for ReadOptions {
@@ -192,26 +191,15 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// Blocks that are read go to the cache, and their checksums are verified.
+    /// Blocks that are read go to the cache.
     pub fn new() -> ReadOptions {
-        ReadOptions {
-            fill_cache: true,
-            verify_checksums: true,
-        }
+        ReadOptions { fill_cache: true }
     }
 
     /// Whether blocks that are read are kept in the cache. `false` suits a long scan, which would evict the blocks that lookups
     /// use. A block that is in the cache is used either way.
     pub fn fill_cache(mut self, yes: bool) -> ReadOptions {
         self.fill_cache = yes;
-        self
-    }
-
-    /// Whether data blocks are checked against their checksums when they come in. Without, damage may go unnoticed, and
-    /// blocks that are read are not kept in the cache, whose other users rely on the check. Index, metaindex and filter
-    /// are always checked.
-    pub fn verify_checksums(mut self, yes: bool) -> ReadOptions {
-        self.verify_checksums = yes;
         self
     }
 }

@@ -18,12 +18,10 @@ impl State {
     /// The block has the form of a block, and, unless the table's order is not known, its keys ascend and lie between its index
     /// keys.
     pub(super) const CHECKED: u64 = 1;
-    /// In place: the block is stored raw in memory, is used there, and was checked.
-    pub(super) const RAW: u64 = 2;
-    /// In place, checksum verified.
-    pub(super) const VERIFIED: u64 = 4;
+    /// The block is stored raw in memory, is used there, and was checked.
+    pub(super) const IN_PLACE: u64 = 2;
     /// The block was put in the cache, and may still be there.
-    pub(super) const CACHED: u64 = 8;
+    pub(super) const CACHED: u64 = 4;
 
     #[inline]
     pub(super) fn has(&self, bit: u64) -> bool {

@@ -57,18 +57,14 @@ pub(super) fn batch_len(blocks: &[BlockRef]) -> usize {
 }
 
 impl Inner {
-    /// Where a data block lies in a file in memory, if it is used there, and was checked before; if checksums are verified, with a right
-    /// one.
+    /// Where a data block lies in a file in memory, if it is used there, and was checked before.
     #[inline(always)]
     pub(super) fn in_place(
         &self,
         state: &State,
         handle: BlockHandle,
-        read: ReadOptions,
     ) -> Option<(&Bytes, Range<usize>)> {
-        let verify = read.verify_checksums;
-        let bit = if verify { State::VERIFIED } else { State::RAW };
-        if !state.has(bit) {
+        if !state.has(State::IN_PLACE) {
             return None;
         }
         // Both fit: the block was read from there before.
@@ -79,8 +75,8 @@ impl Inner {
 
     /// Prefetches what a search for the key of `found` looks at, if the block is used in place.
     #[inline(always)]
-    pub(super) fn prefetch_in_place(&self, found: Found<'_>, read: ReadOptions) {
-        if let Some((file, range)) = self.in_place(found.state(), found.handle(), read) {
+    pub(super) fn prefetch_in_place(&self, found: Found<'_>) {
+        if let Some((file, range)) = self.in_place(found.state(), found.handle()) {
             prefetch_part(file.get(range).unwrap_or_default(), found.part());
         }
     }
@@ -95,7 +91,7 @@ impl Inner {
         announce: bool,
         own: &'a mut Option<Bytes>,
     ) -> Result<Loaded<'a>> {
-        if let Some((file, range)) = self.in_place(found.state(), found.handle(), read) {
+        if let Some((file, range)) = self.in_place(found.state(), found.handle()) {
             // Not a slice, which would be counted up and down for a value that is only looked at.
             return Ok((self.file.owners.of_this_thread(file), range));
         }
@@ -115,7 +111,7 @@ impl Inner {
 
     /// A data block to keep, from memory, the cache or the source.
     pub(super) fn load_bytes(&self, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
-        match self.in_place(self.index.state(found), found.handle, read) {
+        match self.in_place(self.index.state(found), found.handle) {
             Some((file, range)) => Ok(self.file.owners.of_this_thread(file).slice(range)),
             None => self.load_anew(found, read),
         }
@@ -179,16 +175,13 @@ impl Inner {
         read: ReadOptions,
         what_for: Use,
     ) -> Result<Bytes, Defect> {
-        let block = self.check_frame(found, frame, read.verify_checksums)?;
+        let block = self.check_frame(found, frame)?;
         let (is_raw, state) = (frame::is_raw(frame), self.index.state(found));
         if is_raw && self.file.is_memory() {
             if let Some(Order::Bytewise) = self.order {
                 self.index.learn(found, &Block::parse(&block)?);
             }
-            state.set(State::RAW);
-            if read.verify_checksums {
-                state.set(State::VERIFIED);
-            }
+            state.set(State::IN_PLACE);
             return Ok(block);
         }
         if let Some(cache) = &self.cache
@@ -196,7 +189,7 @@ impl Inner {
         {
             self.file.counters.add(Counter::CacheMisses, 1);
             let keeps = || self.keeps_all || cache.takes_missed(state);
-            if read.fill_cache && read.verify_checksums && keeps() {
+            if read.fill_cache && keeps() {
                 // What was read with a raw block would stay in memory, too.
                 let is_alone = self.file.reads_alone() && what_for == Use::Lookup;
                 let copy = (is_raw && !is_alone).then(|| Bytes::copy_from_slice(&block));
@@ -212,15 +205,8 @@ impl Inner {
     }
 
     /// The data block in `frame`: checks checksum and form, and, unless that was done before, the order of its keys.
-    pub(super) fn check_frame(
-        &self,
-        found: BlockRef,
-        frame: &Bytes,
-        verify: bool,
-    ) -> Result<Bytes, Defect> {
-        if verify {
-            frame::verify(frame)?;
-        }
+    pub(super) fn check_frame(&self, found: BlockRef, frame: &Bytes) -> Result<Bytes, Defect> {
+        frame::verify(frame)?;
         let payload = frame::open(frame)?;
         let block = Block::parse(&payload)?;
         let state = self.index.state(found);
@@ -297,11 +283,10 @@ pub(super) fn frame_range(handle: BlockHandle) -> Range<u64> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Compression, OpenOptions, ReadOptions, Table, WriteOptions};
+    use crate::{Compression, OpenOptions, WriteOptions};
 
-    /// Without checksums, each lookup in memory parsed the block again, and was slower than with them.
     #[test]
-    fn blocks_in_memory_are_used_in_place_with_checksums_and_without() {
+    fn blocks_in_memory_are_used_in_place_once_they_were_checked() {
         let mut file = Vec::new();
         let options = WriteOptions::new().compression(Compression::None);
         let mut builder = options.build(&mut file);
@@ -309,19 +294,12 @@ mod tests {
         builder.finish().unwrap();
         let table = OpenOptions::new().open_source(file).unwrap();
         let first = table.inner.block(0).unwrap();
-        let is_in_place = |table: &Table| {
+        let is_in_place = || {
             let state = table.inner.index.state(first);
-            table
-                .inner
-                .in_place(state, first.handle, table.read)
-                .is_some()
+            table.inner.in_place(state, first.handle).is_some()
         };
-        let careless = table.with_read_options(ReadOptions::new().verify_checksums(false));
-        assert!(!is_in_place(&careless));
-        assert!(careless.contains_key("key").unwrap());
-        assert!(is_in_place(&careless));
-        assert!(!is_in_place(&table), "not verified yet");
+        assert!(!is_in_place());
         assert!(table.contains_key("key").unwrap());
-        assert!(is_in_place(&table));
+        assert!(is_in_place());
     }
 }

@@ -217,7 +217,7 @@ impl Table {
         }
         let found = find();
         if let (true, Ok(Some(found))) = (is_expected, found) {
-            inner.prefetch_in_place(found, self.read);
+            inner.prefetch_in_place(found);
         }
         if is_of_windows {
             return self.ask_window(filter, found?, key, order);

@@ -11,7 +11,7 @@ use leveltable::db::KeyKind;
 use leveltable::repair::{VerifyOptions, verify};
 use leveltable::{
     BlockCache, BloomFilterPolicy, BytewiseComparator, Comparator, Compression, DbTable, ErrorKind,
-    OpenOptions, ReadOptions, RibbonFilterPolicy, Section, Table, WriteOptions,
+    OpenOptions, RibbonFilterPolicy, Section, Table, WriteOptions,
     db::{InternalKey, InternalKeyComparator, ValueType, Version},
     filter::{FilterPolicy, FilterSkipReason},
 };
@@ -119,32 +119,6 @@ fn filters_of_internal_keys_agree_however_they_were_chosen() {
             assert!(db.as_table().stats().filter_rejected > 900);
         }
     }
-}
-
-/// A block read without its checksum, and damaged, was served from the cache to those who verify.
-#[test]
-fn unverified_blocks_are_not_cached() {
-    let mut file = Vec::new();
-    let mut builder = WriteOptions::new()
-        .compression(Compression::None)
-        .build(&mut file);
-    builder.add(b"key", b"a value").unwrap();
-    builder.finish().unwrap();
-    let at = file
-        .windows(7)
-        .position(|window| window == b"a value")
-        .unwrap();
-    file[at] ^= 1;
-    let cache = BlockCache::new(1 << 20);
-    let disk = Arc::new(Bytes::from(file));
-    let table = OpenOptions::new()
-        .cache(cache.clone())
-        .open_source(disk)
-        .unwrap();
-    let careless = table.with_read_options(ReadOptions::new().verify_checksums(false));
-    assert_eq!(careless.get(b"key").unwrap().unwrap(), "` value");
-    assert_eq!(cache.size(), 0);
-    assert_eq!(table.get(b"key").unwrap_err().kind(), ErrorKind::Corruption);
 }
 
 /// In a table of one block the index shows nothing: it opened as a plain table, and no key was found.

@@ -12,7 +12,7 @@ use crate::common::{self, Entry, Random};
 use bytes::Bytes;
 use leveltable::{
     BlockCache, BloomFilterPolicy, BytewiseComparator, Comparator, Compression, ErrorKind,
-    OpenOptions, ReadAt, ReadOptions, Source, Table, WriteOptions,
+    OpenOptions, ReadAt, Source, Table, WriteOptions,
     db::{DbEntry, InternalKey, MAX_SEQUENCE, ValueType, Version},
     filter::{DelimitedPrefix, FilterBuilder, FilterPolicy, FixedPrefix},
 };
@@ -159,7 +159,6 @@ struct Shape {
     compression: Compression,
     filter: Filter,
     home: Home,
-    verify_checksums: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -234,18 +233,9 @@ fn shape(order: Order) -> impl Strategy<Value = Shape> {
         select(CODECS),
         filter,
         home,
-        prop::bool::weighted(0.9),
     );
     fields.prop_map(
-        move |(
-            block_size,
-            restart_interval,
-            block_align,
-            compression,
-            filter,
-            home,
-            verify_checksums,
-        )| Shape {
+        move |(block_size, restart_interval, block_align, compression, filter, home)| Shape {
             order,
             block_size,
             restart_interval,
@@ -253,7 +243,6 @@ fn shape(order: Order) -> impl Strategy<Value = Shape> {
             compression,
             filter,
             home,
-            verify_checksums,
         },
     )
 }
@@ -308,9 +297,7 @@ impl Shape {
     }
 
     fn open_options(&self) -> OpenOptions {
-        let options = OpenOptions::new()
-            .read(ReadOptions::new().verify_checksums(self.verify_checksums))
-            .filter_policy(FoldCaseBloom(BloomFilterPolicy::new(10)));
+        let options = OpenOptions::new().filter_policy(FoldCaseBloom(BloomFilterPolicy::new(10)));
         let options = match self.order {
             // Named, so that keys which look like a database's are read as they are stored.
             Order::Bytewise => options.comparator(BytewiseComparator),

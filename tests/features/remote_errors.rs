@@ -8,7 +8,7 @@ use crate::common::{self, Entry};
 use bytes::Bytes;
 use futures_util::future::{FutureExt, poll_immediate};
 use leveltable::remote::{AsyncReadAt, AsyncTable, BoxFuture, Tail};
-use leveltable::{BlockCache, Compression, OpenOptions, ReadAt, ReadOptions, WriteOptions};
+use leveltable::{BlockCache, Compression, OpenOptions, ReadAt, WriteOptions};
 
 fn key(i: u64) -> Vec<u8> {
     format!("{i:08}").into_bytes()
@@ -235,7 +235,6 @@ fn a_lookup_does_not_fail_for_another_block() {
     assert!(value.unwrap().is_some());
 }
 
-/// With checksums off, too.
 #[test]
 fn check_order_fails_on_damage_as_that_of_a_table_does() {
     let mut object = table_of(20_000).to_vec();
@@ -248,10 +247,7 @@ fn check_order_fails_on_damage_as_that_of_a_table_does() {
         + 20;
     object[at] ^= 1;
     let object = Bytes::from(object);
-    let options = OpenOptions::new()
-        .no_cache()
-        .check_order(true)
-        .read(ReadOptions::new().verify_checksums(false));
+    let options = OpenOptions::new().no_cache().check_order(true);
     let table = options.open_source(object.clone());
     let remote = now(options.open_async(object, None));
     assert_eq!(table.is_ok(), remote.is_ok());

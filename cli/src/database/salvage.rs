@@ -51,7 +51,10 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         found.versions.drain(add)
     })?;
     let (tables, logs) = (count(found.tables, "table"), count(found.logs, "log"));
-    let (entries, out) = (count(written.properties.entries, "entry"), args.out.display());
+    let (entries, out) = (
+        count(written.properties.entries, "entry"),
+        args.out.display(),
+    );
     let mut lines = vec![format!("{entries} of {tables} and {logs} copied to {out}")];
     lines.extend({ found.left_out.iter() }.map(|part| format!("left out {part}")));
     print(lines_of(input, &lines))?;
