@@ -110,7 +110,7 @@ Answers Time(double* took, Work work) {
 constexpr size_t kSteps = 10;
 constexpr size_t kProbeLen = 1 + kKeyLen;  // the number of the table comes first
 // As many keys as src/side.rs looks up after another process had its turn.
-constexpr size_t kAfterATurn = 1000;
+constexpr size_t kAfterATurn = 500;
 
 Answers Get(const std::vector<std::unique_ptr<OpenTable>>& tables, const char* first,
             const char* last) {

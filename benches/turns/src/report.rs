@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 
 use crate::build::{git, run};
-use crate::rounds::{Outcome, Ratio, Round, TOO_BUSY};
+use crate::rounds::{Outcome, Sorted, TOO_BUSY, Turn};
 use crate::rows::{Beside, Work};
 
 /// Which commits, where and when.
@@ -35,7 +35,7 @@ pub fn load() -> Result<String> {
 
 /// The line of a row.
 pub fn line(outcome: &Outcome) -> String {
-    let (row, speed) = (&outcome.case.row, outcome.speed());
+    let (row, speed) = (&outcome.case.row, outcome.rounds(Turn::speed));
     let doubt = match outcome.doubt() {
         doubt if doubt > TOO_BUSY && outcome.rounds.len() > 1 => {
             format!("; too busy to tell: {:.1} % off", 100.0 * doubt)
@@ -48,8 +48,8 @@ pub fn line(outcome: &Outcome) -> String {
         Work::Threads => row.len / 2,
         _ => row.len,
     };
-    let time = |of: fn(&Round) -> f64| {
-        let nanos = outcome.ratio(of).median() / (each * row.parts) as f64;
+    let time = |of: fn(&Turn) -> f64| {
+        let nanos = outcome.rounds(of).median() / each as f64;
         match nanos {
             n if n < 100.0 => format!("{n:.1} ns"),
             n if n < 10_000.0 => format!("{n:.0} ns"),
@@ -60,8 +60,8 @@ pub fn line(outcome: &Outcome) -> String {
         "| {} (`{}`) | {} | {} | {:.2} | {:.2} to {:.2}, {} rounds{doubt} | {} |",
         row.what,
         outcome.case.name(),
-        time(Round::this),
-        time(Round::other),
+        time(Turn::this),
+        time(Turn::other),
         speed.median(),
         speed.least(),
         speed.most(),
@@ -73,7 +73,7 @@ pub fn line(outcome: &Outcome) -> String {
 /// This one's time in times of others.
 fn beside(outcome: &Outcome) -> Vec<String> {
     let mut words = Vec::new();
-    let times = |it: Ratio| format!("{:.2} ({:.2} to {:.2})", it.median(), it.least(), it.most());
+    let times = |it: Sorted| format!("{:.2} ({:.2} to {:.2})", it.median(), it.least(), it.most());
     if let Some(beside) = outcome.case.row.beside {
         let what = match beside {
             Beside::Map => "the map's time",
@@ -82,26 +82,16 @@ fn beside(outcome: &Outcome) -> Vec<String> {
             Beside::TwoTables => "the time with two tables",
             Beside::NoFilter => "the time without a filter",
         };
-        let other = outcome.ratio(Round::other_beside).median();
-        let this = times(outcome.ratio(Round::beside));
+        let other = outcome.rounds(Turn::other_beside).median();
+        let this = times(outcome.rounds(Turn::beside));
         words.push(format!("{this} of {what}, the other {other:.2}"));
     }
-    let peers = [
-        (
-            "C++ LevelDB",
-            outcome
-                .rounds
-                .iter()
-                .map(|it| it.leveldb)
-                .collect::<Option<Vec<f64>>>(),
-        ),
-        ("redb", outcome.rounds.iter().map(|it| it.redb).collect()),
-    ];
-    for (name, nanos) in peers {
-        if let Some(nanos) = nanos {
-            let this = outcome.rounds.iter().map(Round::this);
-            let ratio = Ratio::of(this.zip(nanos).map(|(this, peer)| this / peer));
-            words.push(format!("{} of {name}'s", times(ratio)));
+    for (name, ratios) in [
+        ("C++ LevelDB", outcome.rounds(Turn::to_leveldb)),
+        ("redb", outcome.rounds(Turn::to_redb)),
+    ] {
+        if !ratios.median().is_nan() {
+            words.push(format!("{} of {name}'s", times(ratios)));
         }
     }
     if let Some([this, other]) = outcome.peaks {

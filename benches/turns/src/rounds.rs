@@ -15,7 +15,7 @@ use crate::side::{Answers, Part};
 /// C++ LevelDB's program, if the library was installed when this was compiled.
 pub const LEVELDB: Option<&str> = option_env!("CPP_LEVELDB");
 
-/// A round as good as this ends a row.
+/// With as little doubt as this, a row needs no more rounds.
 const CERTAIN: f64 = 0.01;
 /// With so much doubt, the machine is too busy to tell.
 pub const TOO_BUSY: f64 = 0.02;
@@ -34,8 +34,6 @@ struct Side {
     child: Child,
     to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
-    sum: Part,
-    parts: Vec<Answers>,
 }
 
 impl Side {
@@ -47,8 +45,6 @@ impl Side {
             to: child.stdin.take(),
             from: BufReader::new(from),
             child,
-            sum: Part::default(),
-            parts: Vec::new(),
         };
         ensure!(side.line()? == "ready", "{command:?} is not ready");
         Ok(side)
@@ -61,72 +57,91 @@ impl Side {
         Ok(line.trim().to_owned())
     }
 
-    fn turn(&mut self, number: usize) -> Result<()> {
+    /// Does a part of the work.
+    fn part(&mut self, number: usize) -> Result<Part> {
         writeln!(self.to.as_ref().context("its input is a pipe")?, "{number}")?;
-        let part = Part::parse(&self.line()?)?;
-        self.sum.nanos += part.nanos;
-        self.sum.beside += part.beside;
-        self.parts.push(part.answers);
-        Ok(())
+        Part::parse(&self.line()?)
     }
 
-    fn end(mut self) -> Result<Part> {
+    fn end(mut self) -> Result<()> {
         drop(self.to.take());
         ensure!(self.child.wait()?.success(), "a process failed at its end");
-        Ok(self.sum)
+        Ok(())
     }
 }
 
-/// Nanoseconds of each one's work, all parts together.
-pub struct Round {
+/// What each one did with the same part of the work.
+pub struct Turn {
     this: Part,
     other: Part,
     again: Part,
-    pub leveldb: Option<f64>,
-    pub redb: Option<f64>,
+    leveldb: Option<Part>,
+    redb: Option<Part>,
 }
 
-impl Round {
+impl Turn {
+    /// Nanoseconds of this one's two runs: the geometric mean, by which a machine that is now slow, now fast, favours neither side.
     pub fn this(&self) -> f64 {
-        (self.this.nanos + self.again.nanos) / 2.0
+        (self.this.nanos * self.again.nanos).sqrt()
     }
 
     pub fn other(&self) -> f64 {
         self.other.nanos
     }
 
-    /// This one's time in times of what it did beside it.
+    /// How many times as fast as the other this one is.
+    pub fn speed(&self) -> f64 {
+        self.other() / self.this()
+    }
+
+    /// This one's time, in times of what it did beside it.
     pub fn beside(&self) -> f64 {
-        2.0 * self.this() / (self.this.beside + self.again.beside)
+        self.this() / (self.this.beside * self.again.beside).sqrt()
     }
 
     pub fn other_beside(&self) -> f64 {
         self.other.nanos / self.other.beside
+    }
+
+    pub fn to_leveldb(&self) -> f64 {
+        self.leveldb.map_or(f64::NAN, |it| self.this() / it.nanos)
+    }
+
+    pub fn to_redb(&self) -> f64 {
+        self.redb.map_or(f64::NAN, |it| self.this() / it.nanos)
+    }
+
+    fn results(&self) -> impl Iterator<Item = Answers> {
+        let parts = [
+            Some(self.this),
+            Some(self.other),
+            Some(self.again),
+            self.leveldb,
+            self.redb,
+        ];
+        parts.into_iter().flatten().map(|part| part.answers)
     }
 }
 
 /// The rounds of a row.
 pub struct Outcome {
     pub case: Case,
-    pub rounds: Vec<Round>,
+    pub rounds: Vec<Vec<Turn>>,
     /// Bytes of memory for each entry of a build: this, the other.
     pub peaks: Option<[f64; 2]>,
 }
 
 impl Outcome {
-    pub fn ratio(&self, of: impl Fn(&Round) -> f64) -> Ratio {
-        Ratio::of(self.rounds.iter().map(of))
-    }
-
-    /// How many times as fast as the other this one is.
-    pub fn speed(&self) -> Ratio {
-        self.ratio(|round| round.other() / round.this())
+    /// Of each round, the median of its turns.
+    pub fn rounds(&self, of: impl Fn(&Turn) -> f64) -> Sorted {
+        let round = |turns: &Vec<Turn>| Sorted::of(turns.iter().map(&of)).median();
+        Sorted::of(self.rounds.iter().map(round))
     }
 
     /// By how much two runs of this one differ, or the ratio may be off.
     pub fn doubt(&self) -> f64 {
-        let again = self.ratio(|round| round.again.nanos / round.this.nanos);
-        let speed = self.speed();
+        let again = self.rounds(|turn| turn.again.nanos / turn.this.nanos);
+        let speed = self.rounds(Turn::speed);
         (again.median() - 1.0)
             .abs()
             .max(speed.error() / speed.median())
@@ -134,18 +149,18 @@ impl Outcome {
 
     /// Whether this one is known to take at most so much more time than the other.
     pub fn is_within(&self, percent: f64) -> bool {
-        self.doubt() < TOO_BUSY && self.speed().median() * (1.0 + percent / 100.0) >= 1.0
+        self.doubt() < TOO_BUSY
+            && self.rounds(Turn::speed).median() * (1.0 + percent / 100.0) >= 1.0
     }
 }
 
-/// Ratios of rounds.
-pub struct Ratio(Vec<f64>);
+pub struct Sorted(Vec<f64>);
 
-impl Ratio {
-    pub fn of(ratios: impl Iterator<Item = f64>) -> Ratio {
-        let mut sorted: Vec<f64> = ratios.collect();
-        sorted.sort_by(f64::total_cmp);
-        Ratio(sorted)
+impl Sorted {
+    fn of(numbers: impl Iterator<Item = f64>) -> Sorted {
+        let mut numbers: Vec<f64> = numbers.collect();
+        numbers.sort_by(f64::total_cmp);
+        Sorted(numbers)
     }
 
     fn quantile(&self, part: f64) -> f64 {
@@ -230,46 +245,34 @@ impl Sides {
         Ok(sched_setaffinity(None, &chosen)?)
     }
 
-    fn round(&self, case: &Case) -> Result<Round> {
-        let work = |program: &Path| self.command(program, "--work", case);
-        let mut commands = vec![work(&self.this), work(&self.other), work(&self.this)];
-        let leveldb = self.leveldb(case);
-        let has_leveldb = leveldb.is_some();
-        commands.extend(leveldb);
-        if case.row.redb {
-            commands.push(self.command(&self.this, "--work-of-redb", case));
-        }
-        let sides: Result<Vec<Side>> = commands.iter_mut().map(Side::start).collect();
-        let mut sides = sides?;
+    fn round(&self, case: &Case) -> Result<Vec<Turn>> {
+        let start = |program: &Path, what| Side::start(&mut self.command(program, what, case));
+        let mut this = start(&self.this, "--work")?;
+        let mut other = start(&self.other, "--work")?;
+        let mut again = start(&self.this, "--work")?;
+        let mut leveldb = self
+            .leveldb(case)
+            .map(|mut it| Side::start(&mut it))
+            .transpose()?;
+        let redb = case.row.redb.then(|| start(&self.this, "--work-of-redb"));
+        let mut redb = redb.transpose()?;
+        let mut turns = Vec::new();
         for part in 0..case.row.parts {
-            for side in &mut sides {
-                side.turn(part)?;
-            }
+            let turn = Turn {
+                this: this.part(part)?,
+                other: other.part(part)?,
+                again: again.part(part)?,
+                leveldb: leveldb.as_mut().map(|it| it.part(part)).transpose()?,
+                redb: redb.as_mut().map(|it| it.part(part)).transpose()?,
+            };
+            let results: Vec<Answers> = turn.results().collect();
+            let is_equal = results.iter().all(|it| *it == results[0]);
+            ensure!(is_equal, "{}: results differ: {results:?}", case.name());
+            turns.push(turn);
         }
-        let results: Vec<_> = sides.iter().map(|side| side.parts.clone()).collect();
-        ensure!(
-            results.iter().all(|it| *it == results[0]),
-            "{}: results differ: {results:?}",
-            case.name()
-        );
-        let ended: Result<Vec<Part>> = sides.into_iter().map(Side::end).collect();
-        let mut sums = ended?.into_iter();
-        let mut next = || sums.next().context("the process of a side");
-        Ok(Round {
-            this: next()?,
-            other: next()?,
-            again: next()?,
-            leveldb: has_leveldb
-                .then(&mut next)
-                .transpose()?
-                .map(|part| part.nanos),
-            redb: case
-                .row
-                .redb
-                .then(&mut next)
-                .transpose()?
-                .map(|part| part.nanos),
-        })
+        let sides = [Some(this), Some(other), Some(again), leveldb, redb];
+        sides.into_iter().flatten().try_for_each(Side::end)?;
+        Ok(turns)
     }
 
     /// Takes so many rounds, and up to three times as many while there is a doubt.

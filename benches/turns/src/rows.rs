@@ -109,8 +109,8 @@ const PRESENT: Row = Row {
     data: LEVELDB,
     work: Work::Lent(Keys::Present),
     mapped: true,
-    len: 15_000,
-    parts: 12,
+    len: 5_000,
+    parts: 36,
     warm: 300_000,
     random: true,
     beside: None,
@@ -122,6 +122,7 @@ const SCAN: Row = Row {
     name: "scan",
     what: "scan, values touched",
     work: scan(false, true),
+    parts: 12,
     ..PRESENT
 };
 
@@ -131,7 +132,7 @@ const OPEN: Row = Row {
     data: data(20_000, 1, Kind::LevelDb),
     work: Work::Open,
     mapped: false,
-    len: 300,
+    len: 100,
     random: false,
     beside: Some(Beside::Pread),
     ..PRESENT
@@ -190,7 +191,7 @@ pub const ROWS: &[Row] = &[
         name: "present-100k",
         what: "present key, lent, 100 k entries",
         data: data(100_000, 1, Kind::LevelDb),
-        len: 40_000,
+        len: 15_000,
         ..PRESENT
     },
     Row {
@@ -203,7 +204,7 @@ pub const ROWS: &[Row] = &[
         name: "absent",
         what: "absent key, LevelDB's filter",
         work: Work::Lent(Keys::Absent),
-        len: 60_000,
+        len: 20_000,
         leveldb: true,
         ..PRESENT
     },
@@ -211,7 +212,7 @@ pub const ROWS: &[Row] = &[
         name: "seek",
         what: "seek, then ten entries",
         work: Work::Seek(10),
-        len: 10_000,
+        len: 4_000,
         leveldb: true,
         ..PRESENT
     },
@@ -219,7 +220,7 @@ pub const ROWS: &[Row] = &[
         name: "many",
         what: "`get_many` of 256 keys, per key",
         work: Work::Many(256),
-        len: 256 * 60,
+        len: 256 * 20,
         ..PRESENT
     },
     Row {
@@ -248,7 +249,7 @@ pub const ROWS: &[Row] = &[
         name: "snappy-scan",
         what: "Snappy: scan, values touched",
         data: SNAPPY,
-        parts: 3,
+        parts: 4,
         leveldb: true,
         ..SCAN
     },
@@ -256,7 +257,7 @@ pub const ROWS: &[Row] = &[
         name: "snappy-present",
         what: "Snappy: present key, lent",
         data: SNAPPY,
-        len: 10_000,
+        len: 4_000,
         leveldb: true,
         ..PRESENT
     },
@@ -277,7 +278,7 @@ pub const ROWS: &[Row] = &[
         name: "open-1g",
         what: "opening, 1 GB",
         data: data(9_200_000, 1, Kind::Default),
-        len: 100,
+        len: 30,
         ..OPEN
     },
     Row {
@@ -335,7 +336,7 @@ pub const ROWS: &[Row] = &[
         what: "`get_many` of 256 keys, per key, 120 MB",
         data: OURS,
         work: Work::Many(256),
-        len: 256 * 60,
+        len: 256 * 20,
         beside: Some(Beside::Loop),
         ..DEFAULT
     },
@@ -344,7 +345,7 @@ pub const ROWS: &[Row] = &[
         what: "absent key, 120 MB",
         data: OURS,
         work: Work::Lent(Keys::Absent),
-        len: 60_000,
+        len: 20_000,
         beside: None,
         ..DEFAULT
     },
@@ -353,7 +354,7 @@ pub const ROWS: &[Row] = &[
         what: "seek, then ten entries, 120 MB",
         data: OURS,
         work: Work::Seek(10),
-        len: 8_000,
+        len: 3_000,
         beside: None,
         ..DEFAULT
     },
@@ -362,6 +363,7 @@ pub const ROWS: &[Row] = &[
         what: "scan, values touched, 120 MB",
         data: OURS,
         work: scan(false, true),
+        parts: 12,
         beside: None,
         ..DEFAULT
     },
@@ -371,6 +373,7 @@ pub const ROWS: &[Row] = &[
         what: "two threads, one table, half of the keys present",
         work: Work::Threads,
         len: 60_000,
+        parts: 12,
         random: false,
         beside: Some(Beside::TwoTables),
         ..PRESENT

@@ -21,7 +21,7 @@ use crate::rows::{Beside, Case, Keys, Row, Work};
 /// Bytes that opening a table reads.
 const TAIL_LEN: usize = 64 << 10;
 /// Keys that warm the processor's caches up, after another process had its turn.
-const AFTER_A_TURN: usize = 1_000;
+const AFTER_A_TURN: usize = 500;
 
 /// What was found, in which order. `benches/peers/cpp/workload.h` has the same sums.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
