@@ -145,7 +145,7 @@ impl Lie {
     /// Whether all that it says is true: it only cuts index and filters elsewhere.
     pub fn is_true(&self) -> bool {
         let is_true = |cut: &Cut| matches!(cut.wrong, Wrong::Nothing | Wrong::Nor | Wrong::Neither);
-        let is_whole = self.bytes.is_empty() && !self.cut_to.is_some_and(|len| len % 16 == 0);
+        let is_whole = self.bytes.is_empty() && self.cut_to.is_none_or(|len| len % 16 != 0);
         is_whole
             && self.cuts.iter().all(is_true)
             && !self.drop_last

@@ -194,7 +194,7 @@ pub fn build(
     for (key, value) in keys.iter().zip(values) {
         builder.add(key, value)?;
     }
-    let count = builder.finish()?.entries;
+    let count = builder.finish()?.properties.entries;
     Ok(Answers { checksum: 0, count })
 }
 
