@@ -121,7 +121,7 @@ fn salvaged(
         ) {
             Ok(report) => {
                 let summary = builder.finish().unwrap();
-                assert_eq!(report.entries, summary.entries);
+                assert_eq!(report.entries, summary.properties.entries);
                 assert!(!report.to_string().is_empty());
                 // What was stored in values may be in another order, and is copied as it is stored then.
                 (!report.stored_order).then_some(rescued)

@@ -163,7 +163,7 @@ impl WriteOptions {
     /// One filter costs fewer bits (no filter is rounded up, and there is one offset), and a reader of this crate asks it
     /// before it searches the index. LevelDB reads such a table correctly, since the file says how many bytes a filter
     /// covers. The filter is made in memory by `finish`. Until then the builder keeps 4 bytes for each key
-    /// ([`BloomFilterPolicy`]) or 8 ([`RibbonFilterPolicy`], and 17 while it finishes).
+    /// ([`BloomFilterPolicy`]) or 8 ([`RibbonFilterPolicy`], and 10 while it finishes).
     ///
     /// Not for [`BloomFilterPolicy`] in a large table of structured keys: its 32-bit hash lets a seventh of the absent
     /// numbers between a million decimal ones pass (`docs/filters.md`).

@@ -18,7 +18,7 @@ pub(super) const BLOCK_OVERHEAD: usize = 9;
 /// Collects hashes. All the work is in `finish`.
 pub(super) struct RibbonBuilder {
     bits_per_key: f64,
-    hashes: Vec<u64>,
+    hashes: Pages<u64>,
     /// [`MAX_LAYERS`]; fewer in tests of what happens if they do not suffice.
     max_layers: usize,
 }
@@ -27,7 +27,7 @@ impl RibbonBuilder {
     pub(super) fn new(bits_per_key: f64) -> Self {
         Self {
             bits_per_key,
-            hashes: Vec::new(),
+            hashes: Pages::default(),
             max_layers: MAX_LAYERS,
         }
     }
@@ -37,7 +37,7 @@ impl FilterBuilder for RibbonBuilder {
     fn add_key(&mut self, key: &[u8]) {
         let hash = xxh3_64(key);
         // Equal keys follow one another.
-        if self.hashes.last() != Some(&hash) {
+        if self.hashes.open.last() != Some(&hash) {
             self.hashes.push(hash);
         }
     }
@@ -49,10 +49,10 @@ impl FilterBuilder for RibbonBuilder {
             return;
         }
         let mut system = System::default();
-        while !hashes.is_empty() && system.ends.len() < self.max_layers {
+        while hashes.len() > 0 && system.ends.len() < self.max_layers {
             hashes = system.add_layer(hashes);
         }
-        let is_complete = hashes.is_empty();
+        let is_complete = hashes.len() == 0;
         let columns = is_complete.then(|| system.columns(self.bits_per_key, keys));
         match columns.flatten() {
             Some((columns, narrow)) => system.write(columns, narrow, dst),
@@ -62,12 +62,44 @@ impl FilterBuilder for RibbonBuilder {
     }
 }
 
+/// A list in pages of 16 KiB: it grows without a copy of itself, and each page is freed when it was read. So the memory of hashes
+/// that were inserted serves the rows.
+#[derive(Default)]
+struct Pages<T> {
+    full: Vec<Vec<T>>,
+    /// The last page. The first one grows from nothing, so that a small filter takes little memory.
+    open: Vec<T>,
+}
+
+impl<T> Pages<T> {
+    const LEN: usize = (16 << 10) / size_of::<T>();
+
+    #[inline]
+    fn push(&mut self, item: T) {
+        if self.open.len() == Self::LEN {
+            let page = std::mem::replace(&mut self.open, Vec::with_capacity(Self::LEN));
+            self.full.push(page);
+        }
+        self.open.push(item);
+    }
+
+    fn len(&self) -> usize {
+        self.full.len() * Self::LEN + self.open.len()
+    }
+
+    fn into_pages(self) -> impl DoubleEndedIterator<Item = Vec<T>> {
+        self.full.into_iter().chain([self.open])
+    }
+}
+
+/// For each slot of a segment, the equation that determines it from the slots after it: coefficients and fingerprint. The lowest
+/// coefficient, which is 1, is the slot's own. All zeros if the slot is free.
+type Rows = [(u32, u32); SLOTS];
+
 /// The equations of all layers, in echelon form.
 #[derive(Default)]
 struct System {
-    /// For each slot, the equation that determines it from the slots after it: coefficients and fingerprint. The lowest
-    /// coefficient, which is 1, is the slot's own. All zeros if the slot is free.
-    rows: Vec<(u32, u32)>,
+    rows: Pages<Rows>,
     /// One for each segment.
     codes: Vec<u8>,
     /// For each layer, the number of segments up to its end.
@@ -77,47 +109,47 @@ struct System {
 impl System {
     /// Makes one more layer of these keys. Returns the keys that it bumps, with their hashes for the next layer.
     ///
-    /// Keys are needed segment by segment, and within a segment by quarters (8 starts), since codes bump whole quarters.
+    /// Keys are needed segment by segment, and within a segment by quarters (8 starts), since codes bump whole quarters. They are
+    /// sorted in two passes: into at most 256 parts, and then each part, which up to ten million keys fits the processor's cache.
     #[expect(clippy::indexing_slicing, reason = "places are counted here")]
-    fn add_layer(&mut self, hashes: Vec<u64>) -> Vec<u64> {
-        let keys = hashes.len();
-        let segments = segments_for(keys);
+    fn add_layer(&mut self, hashes: Pages<u64>) -> Pages<u64> {
+        let segments = segments_for(hashes.len());
         let starts = starts(segments);
         let quarter = |hash| start(hash, starts) as usize / (SLOTS / 4);
 
-        // Where the keys of each quarter begin among all, and, when all are put, where they end.
-        let mut places = vec![0; 4 * segments];
-        for &hash in &hashes {
-            places[quarter(hash)] += 1;
-        }
-        let mut sum = 0;
-        for place in &mut places {
-            sum += std::mem::replace(place, sum);
-        }
-        let mut sorted = vec![0; keys];
-        for hash in hashes {
-            let place = &mut places[quarter(hash)];
-            sorted[*place] = hash;
-            *place += 1;
+        let quarters = 4 * segments;
+        let part_len = quarters.div_ceil(256).next_power_of_two().max(4096);
+        let mut parts = Vec::new();
+        parts.resize_with(quarters.div_ceil(part_len), Pages::default);
+        for page in hashes.into_pages() {
+            for hash in page {
+                parts[quarter(hash) >> part_len.trailing_zeros()].push(hash);
+            }
         }
 
-        self.rows.reserve_exact(keys + keys / 64);
-        let (mut frame, mut bumped, mut begin) = (Frame::EMPTY, Vec::new(), 0);
-        for &[first, second, _, end] in places.as_chunks().0 {
-            // Keys at the front are inserted last and bumped first: there the equations of the segment before have taken
-            // slots.
-            let steps = [(3, second..end), (2, first..second), (1, begin..first)];
-            let failed = steps
-                .into_iter()
-                .find(|(_, step)| !frame.insert(&sorted[step.clone()], starts));
-            let (code, bump_end) = match failed {
-                Some((code, step)) => (code, step.end),
-                None => (0, begin), // every key is in
-            };
-            bumped.extend(sorted[begin..bump_end].iter().copied().map(rehash));
-            self.codes.push(code);
-            frame.advance(&mut self.rows);
-            begin = end;
+        let (mut frame, mut bumped, mut sorted) = (Frame::EMPTY, Pages::default(), Vec::new());
+        for (part, first) in parts.into_iter().zip((0..).step_by(part_len)) {
+            let mut ends = vec![0; part_len.min(quarters - first)];
+            sort(part, |hash| quarter(hash) - first, &mut ends, &mut sorted);
+            let mut begin = 0;
+            for &[first, second, _, end] in ends.as_chunks().0 {
+                // Keys at the front are inserted last and bumped first: there the equations of the segment before have
+                // taken slots.
+                let steps = [(3, second..end), (2, first..second), (1, begin..first)];
+                let failed = steps
+                    .into_iter()
+                    .find(|(_, step)| !frame.insert(&sorted[step.clone()], starts));
+                let (code, bump_end) = match failed {
+                    Some((code, step)) => (code, step.end),
+                    None => (0, begin), // every key is in
+                };
+                for &hash in &sorted[begin..bump_end] {
+                    bumped.push(rehash(hash));
+                }
+                self.codes.push(code);
+                self.rows.push(frame.advance());
+                begin = end;
+            }
         }
         self.ends.push(self.codes.len());
         bumped
@@ -144,13 +176,14 @@ impl System {
     }
 
     /// Appends the filter.
-    fn write(&self, columns: usize, narrow: usize, dst: &mut Vec<u8>) {
+    fn write(self, columns: usize, narrow: usize, dst: &mut Vec<u8>) {
         // Solved in lanes, one for each column. Up to 15 bits per key need at most 16.
-        if columns < 16 {
-            self.solve::<16>(columns, narrow, dst);
+        let solve = if columns < 16 {
+            solve::<16>
         } else {
-            self.solve::<MAX_COLUMNS>(columns, narrow, dst);
-        }
+            solve::<MAX_COLUMNS>
+        };
+        solve(self.rows, columns, narrow, dst);
         let packed = |four: &[u8]| four.iter().rev().fold(0, |byte, code| byte << 2 | code);
         dst.extend(self.codes.chunks(4).map(packed));
         // 32 bits can count the segments: a filter block is shorter than 4 GiB.
@@ -160,31 +193,72 @@ impl System {
         dst.extend_from_slice(&(narrow as u32).to_le_bytes());
         dst.extend_from_slice(&[columns as u8, self.ends.len() as u8]);
     }
+}
 
-    /// Appends the words. From the last slot to the first, each equation determines its slot from the slots after it.
-    fn solve<const LANES: usize>(&self, columns: usize, narrow: usize, dst: &mut Vec<u8>) {
-        let first_word = |segment: usize| segment * columns + segment.saturating_sub(narrow);
-        let begin = dst.len();
-        dst.resize(begin + 4 * first_word(self.codes.len()), 0);
-
-        // For each column, the bits of the 32 slots solved last. After the first slot of a segment these are its words.
-        let mut window = [0u32; LANES];
-        for (segment, rows) in self.rows.as_chunks::<SLOTS>().0.iter().enumerate().rev() {
-            for &(coefficients, fingerprint) in rows.iter().rev() {
-                for (column, bits) in window.iter_mut().enumerate() {
-                    let later = *bits << 1;
-                    let own = u32::from(fingerprint & (1 << column) != 0);
-                    *bits = later | ((parity(later & coefficients) ^ own) & 1);
-                }
-            }
-            let width = columns + usize::from(segment >= narrow);
-            let words = window
-                .iter()
-                .take(width)
-                .flat_map(|bits| bits.to_le_bytes());
-            let place = dst.iter_mut().skip(begin + 4 * first_word(segment));
-            place.zip(words).for_each(|(to, from)| *to = from);
+/// Puts the hashes in the order of their quarters. `ends` has a zero for each quarter, in place of which comes where its hashes end.
+#[expect(clippy::indexing_slicing, reason = "places are counted here")]
+fn sort(
+    hashes: Pages<u64>,
+    quarter: impl Fn(u64) -> usize,
+    ends: &mut [usize],
+    sorted: &mut Vec<u64>,
+) {
+    for &hash in hashes.full.iter().chain([&hashes.open]).flatten() {
+        ends[quarter(hash)] += 1;
+    }
+    let mut begin = 0;
+    for count in &mut *ends {
+        begin += std::mem::replace(count, begin);
+    }
+    sorted.resize(begin, 0);
+    for page in hashes.into_pages() {
+        for hash in page {
+            let place = &mut ends[quarter(hash)];
+            sorted[*place] = hash;
+            *place += 1;
         }
+    }
+}
+
+/// Appends the words. From the last slot to the first, each equation determines its slot from the slots after it.
+///
+/// These are added by fours: for each four slots of the segment and the one after it, `sums` has the sum of every subset.
+#[expect(clippy::indexing_slicing, reason = "16 times 4 are two segments")]
+fn solve<const LANES: usize>(rows: Pages<Rows>, columns: usize, narrow: usize, dst: &mut Vec<u8>) {
+    let first_word = |segment: usize| segment * columns + segment.saturating_sub(narrow);
+    let (begin, mut segment) = (dst.len(), rows.len());
+    dst.resize(begin + 4 * first_word(segment), 0);
+
+    let mut sums = [[0u32; 16]; 2 * SLOTS / 4];
+    // For each column, the bits of the 32 slots solved last. After the first slot of a segment these are its words.
+    let mut window = [0u32; LANES];
+    for rows in rows
+        .into_pages()
+        .rev()
+        .flat_map(|page| page.into_iter().rev())
+    {
+        segment -= 1;
+        sums.copy_within(..SLOTS / 4, SLOTS / 4);
+        for (i, &(coefficients, fingerprint)) in rows.iter().enumerate().rev() {
+            let (four, bit) = (i / 4, i % 4);
+            let later = u64::from(coefficients & !1) << bit;
+            let slot = (0..9).fold(fingerprint, |sum, j| {
+                sum ^ sums[four + j][(later >> (4 * j)) as usize % 16]
+            });
+            for subset in (0..16).step_by(2 << bit) {
+                sums[four][subset | 1 << bit] = sums[four][subset] ^ slot;
+            }
+            for (column, bits) in window.iter_mut().enumerate() {
+                *bits = *bits << 1 | u32::from(slot & (1 << column) != 0);
+            }
+        }
+        let width = columns + usize::from(segment >= narrow);
+        let words = window
+            .iter()
+            .take(width)
+            .flat_map(|bits| bits.to_le_bytes());
+        let place = dst.iter_mut().skip(begin + 4 * first_word(segment));
+        place.zip(words).for_each(|(to, from)| *to = from);
     }
 }
 
@@ -198,16 +272,6 @@ fn segments_for(keys: usize) -> usize {
     } else {
         keys / 35
     }
-}
-
-/// The lowest bit is the parity of `x`. The other bits mean nothing.
-#[inline]
-fn parity(mut x: u32) -> u32 {
-    x ^= x >> 16;
-    x ^= x >> 8;
-    x ^= x >> 4;
-    x ^= x >> 2;
-    x ^ (x >> 1)
 }
 
 /// The equations of a segment during elimination: those of its 32 slots and of the 32 after it, since keys that start in the
@@ -229,36 +293,58 @@ impl Frame {
 
     /// Inserts the equations of these keys, which start in the segment. If one contradicts the others, inserts none and returns
     /// `false`.
-    #[expect(clippy::indexing_slicing, reason = "a slot below 64, taken modulo 64")]
+    ///
+    /// Two are on the way at a time. Each step of an equation waits for the step before, so two side by side take hardly
+    /// longer than one.
     fn insert(&mut self, hashes: &[u64], starts: u64) -> bool {
         let before = self.taken;
+        let (mut a, mut b) = ((0, 0), (0, 0)); // coefficients and fingerprint
         for &hash in hashes {
-            let (coefficients, mut fingerprint) = equation(hash);
-            let offset = start(hash, starts) % SLOTS as u64;
-            let mut left = u64::from(coefficients) << offset;
-            while let Some(bits) = NonZero::new(left) {
-                let slot = bits.trailing_zeros() as usize % 64;
-                if self.taken & (1 << slot) == 0 {
-                    self.taken |= 1 << slot;
-                    (self.coefficients[slot], self.fingerprints[slot]) = (left, fingerprint);
-                    fingerprint = 0;
+            while self.step(&mut a) {
+                if !self.step(&mut b) {
+                    std::mem::swap(&mut a, &mut b);
                     break;
                 }
-                left ^= self.coefficients[slot];
-                fingerprint ^= self.fingerprints[slot];
             }
-            if fingerprint != 0 {
-                self.taken = before;
-                return false;
+            if a.1 != 0 {
+                break;
             }
+            let (coefficients, fingerprint) = equation(hash);
+            let offset = start(hash, starts) % SLOTS as u64;
+            a = (u64::from(coefficients) << offset, fingerprint);
         }
-        true
+        while self.step(&mut a) {}
+        while self.step(&mut b) {}
+        if a.1 | b.1 != 0 {
+            self.taken = before;
+        }
+        a.1 | b.1 == 0
     }
 
-    /// Appends the rows of the segment, which are final, and moves on to the next segment.
+    /// Eliminates the lowest slot of an equation if that is taken, and otherwise puts the equation there. Returns whether it is still on
+    /// its way; if not, it has no slots, and a fingerprint only if it contradicts the others.
+    #[inline]
+    #[expect(clippy::indexing_slicing, reason = "a slot below 64, taken modulo 64")]
+    fn step(&mut self, equation: &mut (u64, u32)) -> bool {
+        let Some(bits) = NonZero::new(equation.0) else {
+            return false;
+        };
+        let slot = bits.trailing_zeros() as usize % 64;
+        if self.taken & (1 << slot) != 0 {
+            equation.0 ^= self.coefficients[slot];
+            equation.1 ^= self.fingerprints[slot];
+            return true;
+        }
+        self.taken |= 1 << slot;
+        (self.coefficients[slot], self.fingerprints[slot]) = *equation;
+        *equation = (0, 0);
+        false
+    }
+
+    /// Returns the rows of the segment, which are final, and moves on to the next segment.
     #[expect(clippy::indexing_slicing, reason = "two halves of an array")]
-    fn advance(&mut self, rows: &mut Vec<(u32, u32)>) {
-        rows.extend((0..SLOTS).map(|slot| {
+    fn advance(&mut self) -> Rows {
+        let rows = std::array::from_fn(|slot| {
             if self.taken & (1 << slot) == 0 {
                 return (0, 0);
             }
@@ -266,12 +352,13 @@ impl Frame {
                 (self.coefficients[slot] >> slot) as u32,
                 self.fingerprints[slot],
             )
-        }));
+        });
         for slot in 0..SLOTS {
             self.coefficients[slot] = self.coefficients[slot + SLOTS] >> SLOTS;
             self.fingerprints[slot] = self.fingerprints[slot + SLOTS];
         }
         self.taken >>= SLOTS;
+        rows
     }
 }
 
