@@ -127,7 +127,7 @@ fn write_to(file: impl Write, input: &Input, options: &WriteOptions, entries: &[
         }
     }
     let summary = builder.finish().unwrap();
-    assert_eq!(summary.entries, entries.len() as u64);
+    assert_eq!(summary.properties.entries, entries.len() as u64);
 }
 
 /// Whether entry `i` ends a run of so many; in the upper half of the range no runs end.
