@@ -106,12 +106,9 @@ impl Lsm {
         }
         let mut changes = Memtable::new();
         for ((key, value), sequence) in batch.iter().zip(self.last_sequence + 1..) {
-            let key = Bytes::copy_from_slice(key.as_ref());
-            let version = match value {
-                Some(value) => Version::Value(Bytes::copy_from_slice(value.as_ref())),
-                None => Version::Deleted,
-            };
-            changes.insert((key, Reverse(sequence)), version);
+            let value = value.as_ref().map(|value| value.as_ref().to_vec().into());
+            let version = value.map_or(Version::Deleted, Version::Value);
+            changes.insert((key.as_ref().to_vec().into(), Reverse(sequence)), version);
         }
         // A record is a whole table, which brings its checksums. Syncing it takes longer than building it.
         let record = table_of(&changes)?;
