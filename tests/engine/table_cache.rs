@@ -100,7 +100,8 @@ fn tables_that_only_grow_are_closed_too() {
         let table = tables.get(&number, || Table::open(path)).unwrap();
         assert_eq!(table.iter().count(), 20_000);
     }
-    tables.get(&0, || Table::open(&paths[0])).unwrap();
+    // The end of the first ten files holds their index. The others have grown, and the next that is asked for shows it.
+    tables.get(&19, || Table::open(&paths[19])).unwrap();
     assert!(tables.len() < 20, "{}", tables.len());
 }
 
