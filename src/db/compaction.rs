@@ -46,7 +46,7 @@ impl DbCursor {
     /// while let Some((key, value)) = kept.next()? {
     ///     builder.add(key, value)?;
     /// }
-    /// assert_eq!(builder.entries(), 2);
+    /// assert_eq!(builder.table_mut().entries(), 2);
     /// # Ok::<(), leveltable::Error>(())
     /// ```
     pub fn compact(self, snapshots: impl IntoIterator<Item = u64>) -> Compaction {
