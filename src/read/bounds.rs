@@ -79,7 +79,7 @@ impl Inner {
             Some(key) => {
                 let order = self.order()?;
                 let seek = || self.index.seek(key, order, false);
-                self.ask(seek, || self.missing_of_index(key, order))
+                self.ask(|| seek().map_err(|_| self.missing_of_index(key, order)))
             }
             None => Ok(None),
         };

@@ -192,21 +192,17 @@ impl Inner {
         result
     }
 
-    /// What `ask` answers; where it needs parts that are not there, these are read first: the `needed` ones. May take several reads,
-    /// since a key may be in any layer of a ribbon filter.
+    /// Returns the answer of `ask`, which answers or names the parts that are missing to tell: those are read, and it is asked again. May
+    /// take several reads, since a key may be in any layer of a ribbon filter.
     #[inline]
-    pub(super) fn ask<T>(
-        &self,
-        ask: impl Fn() -> Result<T, NotLoaded>,
-        needed: impl Fn() -> Vec<Part>,
-    ) -> Result<T> {
+    pub(super) fn ask<T>(&self, mut ask: impl FnMut() -> Result<T, Vec<Part>>) -> Result<T> {
         /// As many as a ribbon has layers.
         const MAX_READS: usize = 256;
         for _ in 0..=MAX_READS {
-            if let Ok(answer) = ask() {
-                return Ok(answer);
+            match ask() {
+                Ok(answer) => return Ok(answer),
+                Err(missing) => self.bring(missing)?,
             }
-            self.bring(needed())?;
         }
         let message = "index or filter lack a part that was read";
         Err(Error::new(ErrorKind::InvalidState, message))
@@ -214,6 +210,10 @@ impl Inner {
 
     /// Data block `i`, one of `0..index.len()`.
     pub(crate) fn block(&self, i: usize) -> Result<BlockRef> {
-        self.ask(|| self.index.block(i), || self.index_parts(i..i + 1))
+        self.ask(|| {
+            self.index
+                .block(i)
+                .map_err(|NotLoaded| self.index_parts(i..i + 1))
+        })
     }
 }

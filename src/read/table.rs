@@ -186,7 +186,8 @@ impl Table {
     #[inline(never)]
     fn read_candidate(&self, key: &[u8], order: &Order) -> Result<Option<Found<'_>>> {
         let missing = || self.inner.missing_for(key, order, LAYERS);
-        self.inner.ask(|| self.candidate_here(key, order), missing)
+        let ask = || self.candidate_here(key, order);
+        self.inner.ask(|| ask().map_err(|NotLoaded| missing()))
     }
 
     /// What [`candidate`](Table::candidate) returns, by what is there of filter and index.
