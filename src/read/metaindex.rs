@@ -1,4 +1,4 @@
-//! What a table's metaindex names, as far as opening and `verify` need it.
+//! What a table's metaindex names, as far as opening needs it.
 
 use std::sync::Arc;
 
@@ -28,8 +28,6 @@ pub(crate) struct Metaindex {
     pub(crate) filters: Vec<NamedFilter>,
     /// The handles of all filters.
     pub(crate) handles: Vec<BlockHandle>,
-    /// The handles that entries of other names may hold.
-    pub(crate) others: Vec<BlockHandle>,
 }
 
 /// A filter that the metaindex names.
@@ -67,8 +65,6 @@ impl Metaindex {
                 found.add_filter(RibbonFilterPolicy::NAME.as_bytes(), Some(name), handle, of);
             } else if let Some(name) = name.strip_prefix(FILTER_PREFIX) {
                 found.add_filter(name, None, handle, policy_of(name));
-            } else {
-                found.others.extend(handle.ok());
             }
         }
         Ok(found)

@@ -7,8 +7,6 @@ use std::time::{Duration, Instant};
 
 use crate::common::{self, Counting, Layout, Reverse, handle_of, seal, take_varint};
 use bytes::Bytes;
-use leveltable::db::KeyKind;
-use leveltable::repair::{VerifyOptions, verify};
 use leveltable::{
     BlockCache, BloomFilterPolicy, BytewiseComparator, Comparator, Compression, DbTable, ErrorKind,
     OpenOptions, RibbonFilterPolicy, Section, Table, WriteOptions,
@@ -64,14 +62,6 @@ fn a_databases_table_opened_bytewise_on_purpose_finds_its_stored_keys() {
             let key = stored_key(&user_key(i), u64::from(i) + 1);
             assert!(table.get(&key).unwrap().is_some(), "key {i}");
         }
-        // It was reported as damaged, since the filter was asked for stored keys.
-        let options =
-            VerifyOptions::new().open_options(OpenOptions::new().comparator(BytewiseComparator));
-        let report = verify(file, options).unwrap();
-        assert!(report.is_sound(), "{report}");
-        assert_eq!(report.keys, KeyKind::Plain);
-        // Readers ask it for nothing, `verify` for the user keys that it holds.
-        assert_eq!((report.entries, report.filter_checks), (1000, 1000));
     }
 }
 
@@ -228,8 +218,6 @@ fn a_separator_of_the_next_blocks_user_key_hides_nothing() {
         builder.add(stored_key(&user_key(i), 67), b"value").unwrap();
     }
     builder.finish().unwrap();
-    let report = verify(file.clone(), VerifyOptions::new()).unwrap();
-    assert!(report.is_sound(), "{report}");
     let table = OpenOptions::new().open_db_source(file).unwrap();
     for i in 0..100 {
         for sequence in [67, 68, u64::MAX] {
@@ -238,25 +226,6 @@ fn a_separator_of_the_next_blocks_user_key_hides_nothing() {
         }
         assert_eq!(table.at(66).get(user_key(i)).unwrap(), None);
     }
-}
-
-/// Older versions sort after newer ones: present keys were taken for absent, and the rate came out as 83 %.
-#[test]
-fn the_measured_rate_of_a_databases_filter_is_of_absent_user_keys() {
-    let mut file = Vec::new();
-    let mut builder = WriteOptions::new().build_db(&mut file);
-    for i in 0..20_000u32 {
-        builder
-            .put(user_key(i), u64::from(100_000 - i), b"value")
-            .unwrap();
-    }
-    builder.finish().unwrap();
-    let table = OpenOptions::new().open_db_source(file).unwrap();
-    let mut blocks = table.as_table().blocks();
-    assert!(blocks.by_ref().all(|block| block.is_ok()));
-    let rate = blocks.filter_rate().unwrap().unwrap();
-    assert!(rate.sampled_keys > 2000);
-    assert!(rate.false_positive_rate() < 0.01, "{rate:?}");
 }
 
 /// 300 000 keys between two others share their first eight bytes: the search of the index was linear in them.
@@ -566,9 +535,6 @@ fn a_rocksdb_table_in_leveldbs_format_is_a_databases() {
             assert_eq!(version, Some(Version::Value(value.into())));
         }
     }
-    let report = verify(file, VerifyOptions::new()).unwrap();
-    assert!(report.is_sound(), "{report}");
-    assert_eq!(report.keys, KeyKind::Database);
 }
 
 /// The message named a data block, though a key of the index is at fault.

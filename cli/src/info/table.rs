@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use leveltable::filter::FilterSkipReason;
-use leveltable::inspect::{BlockInfo, Layout, NamedBlock};
 use leveltable::{ErrorKind, OpenOptions, Section, Table};
+use leveltable_repair::{BlockInfo, Layout, NamedBlock, blocks, layout};
 
+use super::absent_keys::AbsentKeys;
 use super::record::{Block, Filter, Key, OtherFilter, Part, Record};
 use super::text::shown;
 use super::{Args, Fault};
@@ -13,6 +14,7 @@ use crate::failure::Failure;
 use crate::open::{AnyTable, Keys};
 use crate::output::{Progress, count};
 use crate::place::source;
+use crate::sort::KeyOrder;
 
 /// Size of a table's footer.
 const FOOTER_BYTES: u64 = 48;
@@ -29,7 +31,7 @@ pub(super) fn describe(
     args: &Args,
 ) -> Result<Record, Failure> {
     let (table, is_database) = (&opened.table, opened.database.is_some());
-    let (layout, layout_fault) = match table.layout() {
+    let (layout, layout_fault) = match layout(source(path)?) {
         Ok(layout) => (Some(layout), None),
         Err(e) if e.corruption().is_some() => (None, Some(e.to_string())),
         Err(e) => return Err(e.into()),
@@ -56,7 +58,7 @@ pub(super) fn describe(
     });
     let mut unreadable = Vec::new();
     let ends = if args.is_full() {
-        measure(table, &mut record, is_database, &mut unreadable)
+        measure(opened, &mut record, path, &mut unreadable)?
     } else {
         ends(table).unwrap_or_else(|e| {
             unreadable.push(e.to_string());
@@ -87,20 +89,24 @@ pub(super) fn describe(
 
 /// Reads all data blocks.
 fn measure(
-    table: &Table,
+    opened: &AnyTable,
     record: &mut Record,
-    is_database: bool,
+    path: &Path,
     faults: &mut Vec<String>,
-) -> Ends {
+) -> Result<Ends, Failure> {
+    let (table, is_database) = (&opened.table, opened.database.is_some());
+    let comparator = opened.order.map(KeyOrder::comparator);
+    let mut absent = AbsentKeys::new(comparator);
     let mut progress = Progress::bytes(Some(table.file_bytes()));
-    let (mut walk, mut bytes, mut end) = (table.blocks(), 0, 0);
+    let (mut walk, mut bytes, mut end) = (blocks(source(path)?)?, 0, 0);
     let codecs = record.codecs.insert(Default::default());
     let mut blocks = record.blocks.as_mut().map(Option::get_or_insert_default);
-    for block in &mut walk {
+    while let Some(block) = walk.next_with(|key, _| absent.add(key)) {
         let block = match block {
             Ok(block) => block,
             Err(e) => {
                 faults.push(e.to_string());
+                absent.skip();
                 continue;
             }
         };
@@ -126,23 +132,25 @@ fn measure(
     }
     record.data_end = Some(end);
     record.data_bytes = Some(bytes);
-    let totals = walk.totals();
+    let totals = walk.totals().clone();
     record.entries = Some(totals.entries);
     record.key_bytes = Some(totals.key_bytes);
     record.value_bytes = Some(totals.value_bytes);
     record.data_stored_bytes = Some(totals.data_bytes);
-    let rate = walk.filter_rate().unwrap_or_else(|e| {
+    let measured = record.filter.is_some().then(|| absent.measure(table));
+    let rate = measured.transpose().unwrap_or_else(|e| {
         faults.push(e.to_string());
         None
     });
+    let rate = rate.filter(|(sampled, _)| *sampled > 0);
     if let Some(filter) = &mut record.filter {
         let layout = table.filter_layout().ok().flatten();
-        filter.false_positive_rate = rate.map(|rate| rate.false_positive_rate());
-        filter.sampled_keys = rate.map(|rate| rate.sampled_keys);
+        filter.false_positive_rate = rate.map(|(sampled, passed)| passed as f64 / sampled as f64);
+        filter.sampled_keys = rate.map(|(sampled, _)| sampled);
         filter.filters = layout.map(|layout| layout.filters);
         filter.whole_table = layout.map(|layout| layout.whole_table);
     }
-    totals.first_key.zip(totals.last_key)
+    Ok(totals.first_key.zip(totals.last_key))
 }
 
 /// Returns how many bytes between `end`, where the block before ends, and `block` are the padding of an aligned table. Only
