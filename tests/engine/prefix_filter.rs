@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use crate::common::CountingReadAt;
 use bytes::Bytes;
 use leveltable::db::Version;
-use leveltable::filter::{DelimitedPrefix, FilterSkipReason, FixedPrefix, PrefixExtractor};
-use leveltable::inspect::CountingReadAt;
+use leveltable::filter::{DelimitedPrefix, FixedPrefix, PrefixExtractor};
 use leveltable::{
     Comparator, Compression, DbTable, ErrorKind, OpenOptions, Section, Table, WriteOptions,
 };
@@ -423,7 +423,7 @@ fn prefixes_longer_and_shorter_than_the_extractors_are_right() {
 }
 
 #[test]
-fn another_extractors_filter_is_not_used_and_the_table_says_so() {
+fn another_extractors_filter_is_not_used() {
     let options = WriteOptions::new().prefix_filter(Mixed);
     let keys = [".ab1", ".ab2", "/1", "0"];
     let (file, summary) = {
@@ -438,13 +438,7 @@ fn another_extractors_filter_is_not_used_and_the_table_says_so() {
     assert_eq!(table.prefix_filter(), None);
     assert_eq!(table.prefix(".cd").count(), 0);
     assert_eq!(table.stats().prefix_rejected, 0);
-    let [prefixes, keys] = table.filters() else {
-        panic!("{:?}", table.filters());
-    };
-    assert_eq!(prefixes.prefixes.as_deref(), Some("test.Mixed(/,1,.,3)"));
-    assert_eq!(prefixes.skipped, Some(FilterSkipReason::UnknownExtractor));
-    assert_eq!(prefixes.bytes, written.bytes);
-    assert_eq!((keys.prefixes.as_deref(), keys.skipped), (None, None));
+    assert!(table.filter().is_some());
 
     let given = OpenOptions::new()
         .prefix_extractor(FixedPrefix::new(3))
@@ -453,18 +447,10 @@ fn another_extractors_filter_is_not_used_and_the_table_says_so() {
     assert_eq!(table.prefix_filter(), Some(&written));
     assert_eq!(table.prefix(".cd").count(), 0);
     assert_eq!(table.stats().prefix_rejected, 1);
-    assert!(
-        table
-            .filters()
-            .iter()
-            .all(|filter| filter.skipped.is_none())
-    );
+    assert!(table.filter().is_some());
 
     let table = given.no_filter().open_source(file).unwrap();
-    assert_eq!(
-        table.filters()[0].skipped,
-        Some(FilterSkipReason::TurnedOff)
-    );
+    assert_eq!(table.prefix_filter(), None);
     // Other parameters are another extractor, and names that are nearly right are none.
     for (name, is_known) in [
         ("leveltable.FixedPrefix(4)", true),
@@ -532,18 +518,12 @@ fn orders_other_than_bytewise_do_not_use_it() {
         .comparator(ByTrait)
         .open_source(file.clone())
         .unwrap();
-    assert_eq!(
-        table.filters()[0].skipped,
-        Some(FilterSkipReason::NotBytewise)
-    );
+    assert_eq!(table.prefix_filter(), None);
     assert!(passes(&table, "xyz"));
     assert_eq!(table.range("xyz".."xyzz").count(), 0);
     assert_eq!(table.stats().prefix_rejected, 0);
     let table = OpenOptions::new().stored_order().open_source(file).unwrap();
-    assert_eq!(
-        table.filters()[0].skipped,
-        Some(FilterSkipReason::TurnedOff)
-    );
+    assert_eq!(table.prefix_filter(), None);
     assert!(passes(&table, "xyz"));
 }
 
@@ -576,7 +556,7 @@ fn senseless_extractors_are_refused() {
     );
     builder.add("a/c", "").unwrap();
     let (file, summary) = builder.finish_into_writer().unwrap();
-    assert_eq!(summary.entries, 2);
+    assert_eq!(summary.properties.entries, 2);
     assert_eq!(
         OpenOptions::new().open_source(file).unwrap().iter().count(),
         2
@@ -648,7 +628,7 @@ fn a_filter_that_may_be_of_user_keys_is_not_asked_for_stored_ones() {
     assert!(!passes_in_db(&db, b"\xff\x01\x01"));
     let plain = OpenOptions::new().open_source(file).unwrap();
     assert_eq!(plain.prefix(b"\xff\x01\x01").count(), 1);
-    assert_eq!(plain.filters()[0].skipped, Some(FilterSkipReason::UserKeys));
+    assert_eq!(plain.prefix_filter(), None);
 }
 
 /// The bytes of the prefix filter.

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use leveltable::filter::FilterSkipReason;
 use leveltable::{ErrorKind, OpenOptions, Section, Table};
 use leveltable_repair::{BlockInfo, Layout, NamedBlock, blocks, layout};
 
@@ -16,8 +15,9 @@ use crate::output::{Progress, count};
 use crate::place::source;
 use crate::sort::KeyOrder;
 
-/// Size of a table's footer.
+/// Sizes of a table's footer, and of what follows each block.
 const FOOTER_BYTES: u64 = 48;
+const TRAILER_BYTES: u64 = 5;
 
 /// The first key and the last, as they are stored.
 type Ends = Option<(Vec<u8>, Vec<u8>)>;
@@ -79,7 +79,8 @@ pub(super) fn describe(
         ..OtherFilter::default()
     });
     let hides_filter = fault.as_ref().map(|(section, _)| *section);
-    record.unused_filters = Some(unused_filters(table, hides_filter, path, args));
+    let unused = |layout| unused_filters(opened, layout, hides_filter, path, args);
+    record.unused_filters = Some(layout.as_ref().map_or_else(Vec::new, unused));
     record.sections = Some(parts(table, layout.as_ref(), &record));
     unreadable.extend(fault.map(|(_, fault)| fault));
     unreadable.extend(layout_fault.filter(|fault| !unreadable.contains(fault)));
@@ -175,9 +176,10 @@ pub(super) fn ends(table: &Table) -> leveltable::Result<Ends> {
     Ok(ends.map(|((first, _), (last, _))| (first.to_vec(), last.to_vec())))
 }
 
-/// Returns the filters that the table was opened without, and why.
+/// Returns the filters that the table was opened without, and why, as far as that is known.
 fn unused_filters(
-    table: &Table,
+    opened: &AnyTable,
+    layout: &Layout,
     hides_filter: Option<Section>,
     path: &Path,
     args: &Args,
@@ -186,25 +188,33 @@ fn unused_filters(
         let opened = source(path).and_then(|source| OpenOptions::new().open_source(source));
         opened.is_err_and(|e| e.kind() == ErrorKind::DatabaseTable)
     };
-    let why = |unused| match (unused, hides_filter) {
-        // For one of these reasons it was not asked for.
-        (FilterSkipReason::TurnedOff, Some(Section::Properties)) => {
-            "the properties are damaged".to_owned()
+    let table = &opened.table;
+    let why = || match hides_filter {
+        Some(Section::Properties) => "the properties are damaged",
+        Some(_) => "it is damaged",
+        None if args.keys.keys == Keys::Plain && holds_user_keys() => {
+            "it holds, or may hold, a database's user keys"
         }
-        (FilterSkipReason::TurnedOff, Some(_)) => FilterSkipReason::Damaged.to_string(),
-        (FilterSkipReason::TurnedOff, _) if args.keys.keys == Keys::Plain && holds_user_keys() => {
-            FilterSkipReason::UserKeys.to_string()
-        }
-        (FilterSkipReason::TurnedOff, _) => "the order of the keys is unknown".to_owned(),
-        _ => unused.to_string(),
+        None if opened.order.is_none() => "the order of the keys is unknown",
+        None => "its policy is unknown, or another is used",
     };
-    let unused = table.filters().iter().filter_map(|filter| {
-        let extractor = filter.prefixes.clone();
-        Some(OtherFilter {
-            policy: extractor.is_none().then(|| filter.policy.clone()),
-            extractor,
-            bytes: filter.bytes,
-            why: Some(why(filter.skipped?)),
+    let (keys, prefixes) = (table.filter(), table.prefix_filter());
+    let used_policy = keys.map(|filter| filter.policy.as_str());
+    let used_extractor = prefixes.and_then(|filter| filter.prefixes.as_deref());
+    let unused = layout.named.iter().filter_map(|block| {
+        let name = String::from_utf8_lossy(&block.name);
+        let policy = name.strip_prefix("filter.");
+        let extractor = name.strip_prefix("about.prefixes.");
+        let is_unused = match (policy, extractor) {
+            (Some(_), _) => policy != used_policy,
+            (None, Some(_)) => extractor != used_extractor,
+            (None, None) => false,
+        };
+        is_unused.then(|| OtherFilter {
+            policy: policy.map(str::to_owned),
+            extractor: extractor.map(str::to_owned),
+            bytes: block.stored_bytes.saturating_sub(TRAILER_BYTES),
+            why: Some(why().to_owned()),
         })
     });
     unused.collect()

@@ -273,7 +273,7 @@ fn info_says_why_a_filter_is_not_used() {
         (
             unknown(database),
             "plain",
-            "filter  not used: its policy is unknown",
+            "filter  not used: it holds, or may hold, a database's user keys",
         ),
         (
             testdata("words-b4096-r16-nofilter.ldb"),

@@ -345,9 +345,7 @@ fn the_kind_of_keys_can_be_named() {
         }
         assert_eq!(salvaged.status.code(), Some(0), "{keys}");
         let mut copied = tool();
-        copied
-            .args(["scan", "--hex", "--keys=stored"])
-            .arg(&out);
+        copied.args(["scan", "--hex", "--keys=stored"]).arg(&out);
         let copied = stdout(copied.output().unwrap());
         assert_eq!(copied, lines.as_bytes(), "{keys}");
     }

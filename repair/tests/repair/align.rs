@@ -187,7 +187,10 @@ proptest! {
         }
         let (totals, written) = (described.totals(), summary.properties);
         prop_assert_eq!(totals.data_blocks, written.data_blocks);
+        prop_assert_eq!(totals.data_bytes, written.data_bytes);
         prop_assert_eq!(totals.entries, written.entries);
+        prop_assert_eq!(&totals.first_key, &written.first_key);
+        prop_assert_eq!(&totals.last_key, &written.last_key);
         let table = open(file);
         common::assert_holds(&table, &entries);
         // A filter in the wrong place hides keys.

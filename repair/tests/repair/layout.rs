@@ -37,7 +37,7 @@ fn the_totals_of_all_blocks_are_the_builders_summary() {
             let (file, written) = builder.finish_into_writer().unwrap();
             let mut blocks = blocks(file).unwrap();
             assert!(blocks.all(|block| block.is_ok()));
-            let totals = blocks.totals();
+            let (totals, written) = (blocks.totals(), written.properties);
             assert_eq!(totals.entries, written.entries);
             assert_eq!(totals.key_bytes, written.key_bytes);
             assert_eq!(totals.value_bytes, written.value_bytes);

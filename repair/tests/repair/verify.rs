@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::common::{self, CountingReadAt, Entry, Layout, Reverse, block, build, handle_of, seal};
+use crate::common::{self, Entry, Layout, Reverse, block, build, handle_of, seal};
 use bytes::Bytes;
 use leveltable::db::KeyKind;
 use leveltable::{
