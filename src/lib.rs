@@ -41,7 +41,7 @@
 //! | see what went wrong | [`Error`]; [`Corruption`] says where |
 //! | check a table, rescue a damaged one, see what a file is made of | the crate `leveltable-repair` |
 //! | take a file apart | module [`format`](crate::format) |
-//! | count reads | [`Table::stats`], module [`inspect`] |
+//! | count reads | [`Table::stats`] |
 //!
 //! # The file
 //!
@@ -122,7 +122,6 @@ pub mod filter;
 pub mod format;
 #[cfg(fuzzing)]
 pub mod fuzzing;
-pub mod inspect;
 pub mod merge {
     //! Walking several tables as one: what [`Table::merge`](crate::Table::merge) returns.
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use leveltable::inspect::Properties;
+use leveltable::format::Properties;
 use leveltable::{Stats, Summary};
 use leveltable_database::{DatabaseFile, Gap, HistoryEntry, Recovery, TableFile, VersionState};
 use leveltable_repair::{Finding, LostRange, SalvageReport, VerifyReport};

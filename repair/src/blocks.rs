@@ -1,11 +1,10 @@
 //! Statistics of a table's data blocks.
 
 use bytes::Bytes;
-use leveltable::format::{BlockHandle, Defect, Entries, codec_name};
+use leveltable::format::{BlockHandle, Defect, Entries, Properties, codec_name};
 use leveltable::{Corruption, Error, Result, Section, Source};
 
 use crate::file::{File, open_sound};
-use crate::totals::Totals;
 
 /// Statistics of a data block; see [`blocks`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -71,7 +70,7 @@ pub fn blocks(source: impl Into<Source>) -> Result<Blocks> {
         file,
         index,
         place,
-        totals: Totals::default(),
+        totals: Properties::default(),
     })
 }
 
@@ -85,12 +84,12 @@ pub struct Blocks {
     index: Entries,
     /// The index, and where it is.
     place: (Section, u64),
-    totals: Totals,
+    totals: Properties,
 }
 
 impl Blocks {
-    /// Sums over the blocks read so far. Sequence numbers and deletions are not counted.
-    pub fn totals(&self) -> &Totals {
+    /// Sums over the blocks read so far, with the first key and the last. All else is empty: sequence numbers, deletions, filters, names.
+    pub fn totals(&self) -> &Properties {
         &self.totals
     }
 

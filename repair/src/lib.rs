@@ -26,14 +26,12 @@ mod file;
 mod layout;
 mod progress;
 mod salvage;
-mod totals;
 mod verify;
 
 pub use blocks::{BlockInfo, Blocks, blocks};
 pub use layout::{Layout, NamedBlock, layout};
 pub use progress::Progress;
 pub use salvage::{IndexState, LostRange, SalvageOptions, SalvageReport, salvage};
-pub use totals::Totals;
 pub use verify::{Finding, Severity, VerifyOptions, VerifyReport, verify};
 
 /// The code of the README is compiled and run with the tests.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::filter::FilterEntry;
+use crate::filter::{FilterEntry, FilterLayout};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_search::SearchPart;
@@ -340,10 +340,14 @@ impl Table {
         self.inner.file.size
     }
 
-    /// The filter in use, of which what is not there is read.
-    pub(crate) fn whole_filter(&self) -> Result<Option<&TableFilter>> {
+    /// The layout of the filter block in use; `None` without one. Reads the filter, if it was not needed before.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading the filter.
+    pub fn filter_layout(&self) -> Result<Option<FilterLayout>> {
         self.inner.bring(self.inner.filter_parts())?;
-        Ok(self.inner.filter.as_ref())
+        Ok(self.inner.filter.as_ref().and_then(TableFilter::layout))
     }
 
     /// The order of the keys; an error if it is not known.

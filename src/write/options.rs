@@ -232,7 +232,7 @@ impl WriteOptions {
     }
 
     /// Whether the table gets a properties block, in which it says what it is: the name of its order, plain or a
-    /// database's, number of entries, first and last key, and so on. See [`Properties`](crate::inspect::Properties).
+    /// database's, number of entries, first and last key, and so on. See [`Properties`](crate::format::Properties).
     ///
     /// [`new`](WriteOptions::new) writes the block, which takes some 300 bytes, [`leveldb`](WriteOptions::leveldb) does
     /// not. LevelDB ignores it.

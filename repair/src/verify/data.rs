@@ -2,7 +2,7 @@
 //! the filters.
 
 use leveltable::Section;
-use leveltable::db::{InternalKey, KeyKind};
+use leveltable::db::{InternalKey, KeyKind, ValueType};
 use leveltable::format::{BlockHandle, Entries};
 use leveltable::sister_crates::{Order, show_key};
 
@@ -115,7 +115,7 @@ impl Verifier<'_> {
         let states_versions = stated.is_some_and(|stated| stated.key_kind == KeyKind::Database);
         let (order, mut malformed) = (self.order.clone(), None);
         let walked = walk(block, order.as_ref(), |_, key, value| {
-            self.counted.add(key, value, states_versions);
+            self.count_entry(key, value, states_versions);
             if self.report.keys == KeyKind::Database && InternalKey::parse(key).is_none() {
                 malformed.get_or_insert_with(|| show_key(key));
             }
@@ -126,6 +126,20 @@ impl Verifier<'_> {
             self.report.find(Severity::Damage, place, expected, found);
         }
         self.report_disorder(walked, place)
+    }
+
+    /// Counts an entry, with its version if the properties state those of the table.
+    fn count_entry(&mut self, key: &[u8], value: &[u8], states_versions: bool) {
+        let counted = &mut self.counted;
+        counted.entries += 1;
+        counted.key_bytes += key.len() as u64;
+        counted.value_bytes += value.len() as u64;
+        if let Some(key) = InternalKey::parse(key).filter(|_| states_versions) {
+            let sequence = key.sequence;
+            let seen = counted.sequences.clone().unwrap_or(sequence..=sequence);
+            counted.sequences = Some(sequence.min(*seen.start())..=sequence.max(*seen.end()));
+            counted.deletions += u64::from(key.value_type == ValueType::Deletion);
+        }
     }
 }
 

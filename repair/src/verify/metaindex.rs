@@ -20,9 +20,6 @@ use super::report::{Place, Severity, Tally};
 /// A longer key is left out of the properties.
 const MAX_KEY_LEN: usize = 4096;
 
-/// Bytes of a policy's name that are compared with the properties.
-const MAX_NAME: usize = 4096;
-
 /// A sound filter block, of a known policy the first.
 pub(super) struct Filter {
     of: FilterOf,
@@ -124,10 +121,9 @@ impl Verifier<'_> {
             .stated()
             .and_then(|stated| stated.filter_policy.as_deref());
         let is_stated = stated.is_some_and(|stated| stated.as_bytes() == name);
-        if self.filter.is_none() || is_stated {
-            // A long name may be shared by many entries.
-            let name = name.get(..MAX_NAME).unwrap_or(name);
-            self.filter = Some((String::from_utf8_lossy(name).into_owned(), handle.size));
+        if self.counted.filter_policy.is_none() || is_stated {
+            self.counted.filter_policy = Some(String::from_utf8_lossy(name).into_owned());
+            self.counted.filter_bytes = Some(handle.size);
         }
     }
 
@@ -254,20 +250,7 @@ impl Verifier<'_> {
         let Some((stated, place)) = self.properties.take().filter(|_| is_complete) else {
             return;
         };
-        let counted = std::mem::take(&mut self.counted);
-        let is_stored = |key: &Vec<u8>| key.len() <= MAX_KEY_LEN;
-        let mut own = stated.clone();
-        own.entries = counted.entries;
-        own.first_key = counted.first_key.filter(is_stored);
-        own.last_key = counted.last_key.filter(is_stored);
-        own.key_bytes = counted.key_bytes;
-        own.value_bytes = counted.value_bytes;
-        own.data_blocks = counted.data_blocks;
-        own.data_bytes = counted.data_bytes;
-        own.sequences = counted.sequences;
-        own.deletions = counted.deletions;
-        (own.filter_policy, own.filter_bytes) = self.filter.take().unzip();
-        for ((name, own), (_, stated)) in figures(&own).into_iter().zip(figures(&stated)) {
+        for ((name, own), (_, stated)) in figures(&self.counted).into_iter().zip(figures(&stated)) {
             if own != stated {
                 let expected = format!("the property {name} {own}, as the table has");
                 self.report.find(Severity::Damage, place, expected, stated);
@@ -292,6 +275,10 @@ fn figures(properties: &Properties) -> [(&'static str, String); 12] {
     let number = |number: u64| number.to_string();
     let text = |text: &[u8]| format!("\"{}\"", text.escape_ascii());
     let or_none = |words: Option<String>| words.unwrap_or_else(|| "none".into());
+    let key = |key: &Option<Vec<u8>>| {
+        let stored = key.as_deref().filter(|key| key.len() <= MAX_KEY_LEN);
+        or_none(stored.map(text))
+    };
     let sequences = properties.sequences.as_ref();
     let policy = properties.filter_policy.as_ref();
     [
@@ -309,14 +296,8 @@ fn figures(properties: &Properties) -> [(&'static str, String); 12] {
             "sequence.max",
             or_none(sequences.map(|at| number(*at.end()))),
         ),
-        (
-            "key.first",
-            or_none(properties.first_key.as_deref().map(text)),
-        ),
-        (
-            "key.last",
-            or_none(properties.last_key.as_deref().map(text)),
-        ),
+        ("key.first", key(&properties.first_key)),
+        ("key.last", key(&properties.last_key)),
         (
             "filter.policy",
             or_none(policy.map(|name| text(name.as_bytes()))),

@@ -29,7 +29,6 @@ use leveltable::{OpenOptions, Result, Section, Source};
 
 use crate::file::{File, handles};
 use crate::progress::{Progress, Reporter};
-use crate::totals::Totals;
 use blocks::Extent;
 use data::walk;
 use metaindex::Filter;
@@ -149,14 +148,12 @@ struct Verifier<'a> {
     report: VerifyReport,
     /// Sound filters, of those that the metaindex names.
     filters: Vec<Filter>,
-    /// Name and size of the filter of keys that the properties name, or else of the first one.
-    filter: Option<(String, u64)>,
     /// What divides the index and filters, and where that is.
     pieces: Option<(Pieces, Place)>,
     /// What the table says of itself, and where.
     properties: Option<(Properties, Place)>,
     /// What the properties are compared with.
-    counted: Totals,
+    counted: Properties,
     /// Where data must end: before metaindex and index.
     data_end: u64,
     /// Where all blocks lie that handles lead to.
@@ -176,10 +173,9 @@ impl<'a> Verifier<'a> {
             fits_both_kinds: false,
             is_kind_guessed: false,
             filters: Vec::new(),
-            filter: None,
             pieces: None,
             properties: None,
-            counted: Totals::default(),
+            counted: Properties::default(),
             data_end: 0,
             extents: Vec::new(),
             budget: file.size.saturating_mul(2),
