@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::common::{Entry, Random, Reverse, assert_holds, read_entries, testdata};
+use crate::common::{Entry, Layout, Random, Reverse, assert_holds, read_entries, testdata};
 use leveltable::{BlockCache, Compression, ErrorKind, OpenOptions, Result, Source, WriteOptions};
 
 #[expect(unsafe_code, reason = "a test promises that its files stay unchanged")]

@@ -73,6 +73,9 @@ pub(super) fn codecs() -> Vec<Compression> {
     ]
 }
 
+/// A data block: where it lies, and its entries.
+type Block<'t> = (Range<usize>, &'t [Entry]);
+
 /// A table as it was written, and what became of it.
 struct Table {
     written: Vec<u8>,
@@ -228,7 +231,7 @@ impl Table {
     }
 
     /// The data blocks that are whole, wherever they are now, by their places.
-    fn whole_blocks(&self) -> Vec<(Range<usize>, &[Entry])> {
+    fn whole_blocks(&self) -> Vec<Block<'_>> {
         let mut found = Vec::new();
         for (range, entries) in &self.blocks {
             let frame = &self.written[range.clone()];
@@ -246,7 +249,7 @@ impl Table {
         let whole = self.whole_blocks();
         let in_place = |own: &Range<usize>| self.blocks.iter().any(|(range, _)| range == own);
         let has_strays = whole.iter().any(|(range, _)| !in_place(range));
-        let entries = |blocks: &[(Range<usize>, &[Entry])]| -> BTreeSet<Entry> {
+        let entries = |blocks: &[Block<'_>]| -> BTreeSet<Entry> {
             blocks
                 .iter()
                 .flat_map(|(_, entries)| entries.to_vec())
@@ -268,7 +271,7 @@ impl Table {
             return (footer_leads || is_certain).then(|| Ok(entries(&placed)));
         }
         // Nothing tells these from the index of a table of one block, unless what is left of the index leads to them.
-        let may_be_index = |(range, entries): &(Range<usize>, &[Entry])| match entries {
+        let may_be_index = |(range, entries): &Block<'_>| match entries {
             [(_, value)] => matches!(value[..], [0, n] if usize::from(n) + 5 <= range.start),
             _ => false,
         };
@@ -281,10 +284,7 @@ impl Table {
     }
 
     /// The blocks that go on from each other, with a look at the next one. An error if keys fall as often as they rise.
-    fn in_order_of_the_file<'t>(
-        &self,
-        whole: &[(Range<usize>, &'t [Entry])],
-    ) -> Result<Vec<(Range<usize>, &'t [Entry])>, ErrorKind> {
+    fn in_order_of_the_file<'t>(&self, whole: &[Block<'t>]) -> Result<Vec<Block<'t>>, ErrorKind> {
         let order = self.order.of_stored_keys();
         let is_before =
             |a: &[Entry], b: &[Entry]| order.compare(&a[a.len() - 1].0, &b[0].0).is_lt();
@@ -295,7 +295,7 @@ impl Table {
         if 2 * falls > whole.len() {
             return Err(ErrorKind::Comparator);
         }
-        let mut kept: Vec<(Range<usize>, &[Entry])> = Vec::new();
+        let mut kept: Vec<Block<'_>> = Vec::new();
         for (i, block) in whole.iter().enumerate() {
             let goes_on =
                 |next: &[Entry]| kept.last().is_none_or(|(_, last)| is_before(last, next));
