@@ -39,8 +39,9 @@
 //! | scan one prefix of many, and read nothing if no key has it | [`WriteOptions::prefix_filter`], [`Table::prefix`] |
 //! | keys in another order | [`Comparator`] |
 //! | see what went wrong | [`Error`]; [`Corruption`] says where |
-//! | check a table, or rescue a damaged one | [`repair::verify`], [`repair::salvage`] |
-//! | see what a file is made of, count reads | [`Table::layout`], [`Table::blocks`], [`Table::stats`], module [`inspect`] |
+//! | check a table, rescue a damaged one, see what a file is made of | the crate `leveltable-repair` |
+//! | take a file apart | module [`format`](crate::format) |
+//! | count reads | [`Table::stats`] |
 //!
 //! # The file
 //!
@@ -118,27 +119,17 @@ pub mod db;
 mod error;
 pub mod filter;
 #[allow(unreachable_pub, reason = "`fuzzing` exports some items")]
-mod format;
+pub mod format;
 #[cfg(fuzzing)]
 pub mod fuzzing;
-pub mod inspect;
 pub mod merge {
     //! Walking several tables as one: what [`Table::merge`](crate::Table::merge) returns.
 
     pub use crate::read::merge::MergeCursor;
 }
 mod read;
-pub mod repair;
 #[doc(hidden)]
-pub mod shared {
-    //! For the other crates of the workspace, which are released together with this one. May change at any time.
-
-    pub use crate::coding::get_varint64;
-    pub use crate::format::checksum::{crc32c, mask};
-    pub use crate::format::internal_key::user_key;
-    pub use crate::read::bounds::prefix_bounds;
-    pub use crate::read::range::no_prefixes;
-}
+pub mod sister_crates;
 mod write;
 
 pub use comparator::{BytewiseComparator, Comparator};

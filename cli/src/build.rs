@@ -54,7 +54,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let order = KeyOrder::of(args.entries.database);
-    let options = args.table.write(order, false)?;
+    let options = args.table.write(order)?;
     if is_url(&args.input) {
         check_no_secret(&args.input)?;
         let what = "entries are read from a file or standard input: download them first";

@@ -7,7 +7,7 @@ use bytes::Bytes;
 #[cfg(doc)]
 use leveltable::ErrorKind;
 use leveltable::db::DbEntry;
-use leveltable::shared::{no_prefixes, prefix_bounds};
+use leveltable::sister_crates::{no_prefixes, prefix_bounds};
 use leveltable::{Comparator, KeyRange, OpenOptions, Result};
 
 use crate::directory::DatabaseFile;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use leveltable::db::{DbEntry, InternalKey, MAX_SEQUENCE, Version};
-use leveltable::shared::{get_varint64, user_key};
+use leveltable::sister_crates::{get_varint64, user_key};
 use leveltable::{Corruption, Section};
 
 /// LevelDB has levels 0 to 6, goleveldb more where they fill up.

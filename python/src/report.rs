@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use leveltable::inspect::Properties;
-use leveltable::repair::{Finding, LostRange, SalvageReport, VerifyReport};
+use leveltable::format::Properties;
 use leveltable::{Stats, Summary};
 use leveltable_database::{DatabaseFile, Gap, HistoryEntry, Recovery, TableFile, VersionState};
+use leveltable_repair::{Finding, LostRange, SalvageReport, VerifyReport};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -71,7 +71,7 @@ fn finding<'py>(py: Python<'py>, found: &Finding) -> Made<'py> {
 
 pub(crate) fn salvaged<'py>(py: Python<'py>, report: &SalvageReport) -> Made<'py> {
     let lost = report.lost.iter().map(|range| lost(py, range));
-    tuple!(py, "SalvageReport", report, [file_bytes, entries, data_blocks, stated_entries, entries_out_of_order], {
+    tuple!(py, "SalvageReport", report, [file_bytes, entries, data_blocks, stated_entries], {
         is_complete: report.is_complete(),
         lost: lost.collect::<PyResult<Vec<_>>>()?,
     })

@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use crate::coding::put_fixed64;
-use crate::comparator::{Comparator, Order, StoredOrder};
+use crate::comparator::{Comparator, Order};
 use crate::error::show_key;
 use crate::format::Defect;
 
@@ -212,17 +212,16 @@ impl Comparator for InternalKeyComparator {
 }
 
 /// The order of user keys in tables of `order`, if it is that of a database's tables.
-pub(crate) fn user_order(order: &Order) -> Option<&Order> {
+pub fn user_order(order: &Order) -> Option<&Order> {
     let Order::Custom(comparator) = order else {
         return None;
     };
     let any: &dyn Any = &**comparator;
     if let Some(internal) = any.downcast_ref::<InternalKeyComparator>() {
         Some(&internal.user)
-    } else if let Some(shared) = any.downcast_ref::<Arc<InternalKeyComparator>>() {
-        Some(&shared.user)
     } else {
-        user_order(&any.downcast_ref::<StoredOrder>()?.inside)
+        let shared = any.downcast_ref::<Arc<InternalKeyComparator>>()?;
+        Some(&shared.user)
     }
 }
 
@@ -256,7 +255,7 @@ impl Order {
 }
 
 /// The order of the tables of a database whose user keys are in the order `user`.
-pub(crate) fn internal_order(user: Order) -> Order {
+pub fn internal_order(user: Order) -> Order {
     Order::of(InternalKeyComparator { user })
 }
 

@@ -195,11 +195,6 @@ impl TableFile {
         self.size.saturating_sub(FOOTER_LEN as u64)
     }
 
-    /// The footer; where there is none, the error says what the file is instead.
-    pub(crate) fn footer(&self) -> Result<Footer> {
-        self.find_footer()?.ok_or_else(|| self.not_a_table())
-    }
-
     /// The footer; `None` if the file does not end as a table does.
     pub(super) fn find_footer(&self) -> Result<Option<Footer>> {
         if self.size < FOOTER_LEN as u64 {
@@ -222,16 +217,6 @@ impl TableFile {
                 self.name_in(is_no_table(what))
             }
             [Err(error), _] | [_, Err(error)] => error,
-        }
-    }
-
-    /// Refuses a table of one of LevelDB's relatives, whose blocks may be sound and still not be a table's data.
-    pub(crate) fn refuse_foreign(&self) -> Result<()> {
-        // If the end cannot be read, the rest may be a table all the same.
-        let footer = self.read_range(&(self.footer_offset()..self.size)).ok();
-        match footer.and_then(|footer| identify::foreign_table(&footer)) {
-            Some(what) => Err(self.name_in(is_no_table(what))),
-            None => Ok(()),
         }
     }
 

@@ -92,6 +92,24 @@ impl<R: ReadAt + ?Sized> ReadAt for Arc<R> {
     }
 }
 
+/// The bytes of a table that is not opened. A source that is read by requests has none at hand: an error.
+impl ReadAt for Source {
+    fn size(&self) -> io::Result<u64> {
+        self.reader()?.size()
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        self.reader()?.read_at(offset, len)
+    }
+
+    fn read_many_at(&self, parts: &[(u64, usize)], each: &mut dyn FnMut(usize, io::Result<Bytes>)) {
+        match self.reader() {
+            Ok(reader) => reader.read_many_at(parts, each),
+            Err(error) => each(0, Err(error)),
+        }
+    }
+}
+
 /// A table's bytes: a file, memory, or anything that implements [`ReadAt`].
 ///
 /// Made from a [`File`], a `Vec<u8>`, `Bytes` or an `Arc` of a [`ReadAt`], or with [`Source::open`] and [`Source::load`].
@@ -195,6 +213,21 @@ impl Source {
     pub fn named(mut self, name: impl AsRef<Path>) -> Source {
         self.path = Some(name.as_ref().into());
         self
+    }
+
+    /// What errors of a table call this source: the path of a file that was opened by it.
+    pub fn name(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    fn reader(&self) -> io::Result<&dyn ReadAt> {
+        match &self.bytes {
+            SourceBytes::Memory(bytes, _) => Ok(bytes),
+            SourceBytes::File(file) => Ok(file),
+            SourceBytes::Io(source) => Ok(source),
+            #[cfg(feature = "async")]
+            SourceBytes::Remote(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
     /// Returns the error of a read of a source that had `size` bytes when it was opened. If it is a file and shorter now, the error says so.

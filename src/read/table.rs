@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::filter::FilterEntry;
+use crate::filter::{FilterEntry, FilterLayout};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_search::SearchPart;
@@ -63,7 +63,7 @@ pub(crate) struct Inner {
     pub(super) filter: Option<TableFilter>,
     /// The filter of prefixes that is in use.
     pub(super) prefixes: Option<TableFilter>,
-    /// Those that the metaindex names.
+    /// What describes both.
     pub(super) filters: Vec<FilterEntry>,
     pub(super) properties: Option<Properties>,
     pub(super) cache: Option<BlockCache>,
@@ -295,39 +295,19 @@ impl Table {
         self.inner.file.counters.snapshot()
     }
 
-    /// The filter in use; `None` if the table has none that can be used. [`filters`](Table::filters) tells why.
+    /// The filter in use; `None` if the table has none that can be used.
     pub fn filter(&self) -> Option<&FilterEntry> {
         self.used_filter(false)
     }
 
-    /// The filter of prefixes in use; `None` if the table has none that can be used. [`filters`](Table::filters) tells why.
+    /// The filter of prefixes in use; `None` if the table has none that can be used.
     pub fn prefix_filter(&self) -> Option<&FilterEntry> {
         self.used_filter(true)
     }
 
     fn used_filter(&self, of_prefixes: bool) -> Option<&FilterEntry> {
-        let mut filters = self.filters().iter();
-        filters.find(|it| it.skipped.is_none() && it.prefixes.is_some() == of_prefixes)
-    }
-
-    /// All filters that the table has, and of each that lookups do not use, why. Empty if the metaindex is damaged, and the table
-    /// was opened [without filters](crate::OpenOptions::no_filter).
-    ///
-    /// ```
-    /// # use leveltable::{OpenOptions, WriteOptions};
-    /// use leveltable::filter::FilterSkipReason;
-    ///
-    /// # let mut file = Vec::new();
-    /// # WriteOptions::new().build(&mut file).finish()?;
-    /// let table = OpenOptions::new().no_filter().open_source(file)?;
-    /// for filter in table.filters() {
-    ///     println!("{}: {} bytes", filter.policy, filter.bytes);
-    ///     assert_eq!(filter.skipped, Some(FilterSkipReason::TurnedOff));
-    /// }
-    /// # Ok::<(), leveltable::Error>(())
-    /// ```
-    pub fn filters(&self) -> &[FilterEntry] {
-        &self.inner.filters
+        let mut filters = self.inner.filters.iter();
+        filters.find(|filter| filter.prefixes.is_some() == of_prefixes)
     }
 
     /// The table's own description: its order, number of entries, and so on. `None` if it has no properties block, as a
@@ -361,10 +341,14 @@ impl Table {
         self.inner.file.size
     }
 
-    /// The filter in use, of which what is not there is read.
-    pub(crate) fn whole_filter(&self) -> Result<Option<&TableFilter>> {
+    /// The layout of the filter block in use; `None` without one. Reads the filter, if it was not needed before.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading the filter.
+    pub fn filter_layout(&self) -> Result<Option<FilterLayout>> {
         self.inner.bring(self.inner.filter_parts())?;
-        Ok(self.inner.filter.as_ref())
+        Ok(self.inner.filter.as_ref().and_then(TableFilter::layout))
     }
 
     /// The order of the keys; an error if it is not known.

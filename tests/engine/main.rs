@@ -4,7 +4,6 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-mod align;
 mod batches;
 mod concurrency;
 mod cpp_leveldb;
@@ -25,4 +24,3 @@ mod reads;
 mod regressions;
 mod sstable_crate;
 mod table_cache;
-mod verify;
