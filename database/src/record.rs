@@ -193,7 +193,8 @@ impl Edit {
             let before = rest;
             if self.read_field(&mut rest).is_none() {
                 let expected = "a tag and its field, as LevelDB writes them";
-                let is_foreign = { before }.number() >= Some(100);
+                let mut field = before;
+                let is_foreign = field.number() >= Some(100);
                 let hint = if is_foreign { FOREIGN } else { "" };
                 return Err(before.defect(payload, Section::Manifest, expected, hint));
             }

@@ -114,7 +114,10 @@ pub(crate) fn file<'py>(py: Python<'py>, file: &DatabaseFile) -> Made<'py> {
 }
 
 pub(crate) fn recovery<'py>(py: Python<'py>, recovery: &Recovery) -> Made<'py> {
-    let gaps = { recovery.gaps.iter() }.map(|(file, gap)| self::gap(py, file, gap));
+    let gaps = recovery
+        .gaps
+        .iter()
+        .map(|(file, gap)| self::gap(py, file, gap));
     let unreadable = recovery.unreadable_tables.iter();
     let unreadable = unreadable.map(|(name, error)| (name, error.to_string()));
     tuple!(py, "Recovery", recovery, [without_manifest, missing_log], {

@@ -64,7 +64,7 @@ impl Inner {
     /// The pieces of the index that name the first and the last data block within bounds.
     pub(super) fn missing_for_bounds(&self, (lower, upper): &Bounds) -> Result<Vec<Part>> {
         let piece_at = |bound| match key_of(bound) {
-            Some(key) => (self.order()).map(|order| self.index.seek_piece(key, order)),
+            Some(key) => self.order().map(|order| self.index.seek_piece(key, order)),
             None => Ok(None),
         };
         let (first, last) = (piece_at(lower)?, piece_at(upper)?);
@@ -135,7 +135,7 @@ impl Inner {
     pub(super) fn has(&self, part: Part) -> bool {
         match part {
             Part::Index(p) => self.index.has(p),
-            part => (self.filter_of(part)).is_none_or(|(filter, i)| filter.has(i)),
+            part => self.filter_of(part).is_none_or(|(filter, i)| filter.has(i)),
         }
     }
 

@@ -215,8 +215,8 @@ impl Blocks<'_> {
             while let Ok(true) = index.advance() {
                 let key = index.key();
                 evidence.add_index_key(previous.as_deref(), key);
-                ascends &= { previous.as_deref() }
-                    .is_none_or(|previous| self.order.compare(previous, key).is_lt());
+                let is_below = |previous: &Vec<u8>| self.order.compare(previous, key).is_lt();
+                ascends &= previous.as_ref().is_none_or(is_below);
                 key.clone_into(previous.get_or_insert_default());
             }
         }

@@ -25,7 +25,9 @@ impl Verifier<'_> {
             blocks += 1;
             let Some((handle, len)) = BlockHandle::decode(value) else {
                 let expected = format!("a handle for data block {i}");
-                return (self.report).find(Severity::Damage, place, expected, show_key(value));
+                return self
+                    .report
+                    .find(Severity::Damage, place, expected, show_key(value));
             };
             if len < value.len() {
                 trailing.get_or_insert((i, value.len() - len));
