@@ -24,7 +24,7 @@ pub(super) struct Plan {
 }
 
 /// Copies all data in the order of the file, as far as keys ascend from block to block. Of two blocks that do not, the first is left out if
-/// the second goes on from the block before: a block that a disk kept from another place costs itself, not all after it.
+/// the second comes after the block before: a block that a disk wrote to the wrong place costs itself, not all after it.
 pub(super) fn plan(blocks: &Blocks<'_>) -> Plan {
     let mut parts = lost_parts(blocks);
     let (mut all, mut left_out, mut descents) = (0, 0, 0);

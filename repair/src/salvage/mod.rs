@@ -62,7 +62,7 @@ impl<'a> SalvageOptions<'a> {
         SalvageOptions::default()
     }
 
-    /// Says what kind of keys the damaged table holds. This is believed.
+    /// Says what kind of keys the damaged table holds. The caller's word is trusted, and goes before the table's own.
     pub fn keys(mut self, kind: KeyKind) -> SalvageOptions<'a> {
         self.keys = Some(kind);
         self
@@ -83,20 +83,20 @@ impl<'a> SalvageOptions<'a> {
 /// Copies what can be read of the damaged table in `source` to `builder`, in order, and reports what is lost. The caller finishes the
 /// builder. For a database's table, pass [`DbTableBuilder::table_mut`].
 ///
-/// 1. A footer that is whole is believed. If the index that it leads to is sound, the index says what the table is: each block that it
+/// 1. An intact footer is trusted. If the index that it leads to is sound, the index says what the table is: each block that it
 ///    lists is copied if its checksum is right and its keys ascend, between those of the index. Nothing else is copied. Damage to
 ///    one block costs that block only.
 /// 2. Otherwise blocks are found by their checksums, and through what is left of a damaged index. What a block is shows in its contents: a
 ///    metaindex in names and handles, properties in their names, an index in handles of blocks that follow each other from
 ///    the front of the file. If that index is sound, the first rule applies.
-/// 3. Without an index, data is copied in the order of the file. A block whose keys do not go on from those of the block before is left
+/// 3. Without an index, data is copied in the order of the file. A block whose keys do not come after those of the block before is left
 ///    out, and so is one that would shut out its successor.
 ///
 /// **Nothing is invented**: nothing is copied without a right checksum, and metadata is not taken for data. What is left out
 /// is [reported](SalvageReport::lost), sound blocks that have no place by these rules among it. Two kinds of blocks look
 /// alike: a data block whose one value is the handle of a block at offset 0, and the index of a table of one block. Without a
 /// footer, both are [set aside](SalvageReport::set_aside), unless that block is all the data that was found. And without an index,
-/// blocks that were stored in a value of a damaged block are data like any other if their keys go on.
+/// blocks that were stored in a value of a damaged block are data like any other if their keys come after the last ones.
 ///
 /// In what its options leave open, the new table is like the damaged one, as far as that shows: it has its codec; its filter, if the policy
 /// is built in; blocks that end where the old ones do; and the properties of an application that the caller has not set.

@@ -619,7 +619,7 @@ fn a_filter_shows_what_kind_of_keys_a_table_holds() {
 }
 
 /// Two keys that could be versions of the empty user key. The filter passes both as they are stored, and rejects that: it was
-/// called damaged, since the keys alone were believed.
+/// called damaged, since only the keys decided.
 #[test]
 fn a_filter_that_passes_all_stored_keys_speaks_for_a_plain_table() {
     for counter in [1, 500, 987] {
@@ -1093,7 +1093,7 @@ fn the_kind_is_what_is_said_although_the_index_cannot_be_read() {
 }
 
 /// A comparator that shortens no index key, and names that zeros fill up: only some in the middle of later blocks show that these
-/// are no keys of a database. Whoever says that is believed.
+/// are no keys of a database. The caller's word decides.
 #[test]
 fn keys_that_look_like_a_databases_at_first_are_plain_if_that_is_said() {
     #[derive(Debug)]
