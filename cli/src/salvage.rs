@@ -161,7 +161,7 @@ fn copy<D: Destination>(
     };
     let others = [KeyOrder::Internal, KeyOrder::IndexedDb];
     let mut others = others.into_iter().filter(|other| *other != first);
-    let mut order = first;
+    let (mut order, mut refused) = (first, None);
     loop {
         let mut builder = create(order)?;
         let mut bar = Progress::bytes(file.metadata().ok().map(|metadata| metadata.len()));
@@ -182,10 +182,13 @@ fn copy<D: Destination>(
             Err(e) => {
                 let is_database = e.kind() == ErrorKind::DatabaseTable && keys == Keys::Auto
                     || e.kind() == ErrorKind::Comparator && order.is_database();
-                order = match others.next().filter(|_| is_database) {
-                    Some(other) => other,
-                    None => return Err(failed(e)),
-                };
+                if let Some(other) = others.next().filter(|_| is_database) {
+                    order = other;
+                    // The error names the order that was tried: of two orders of a database, the likelier one.
+                    refused = refused.or(Some(e).filter(|e| e.kind() == ErrorKind::Comparator));
+                } else {
+                    return Err(failed(refused.unwrap_or(e)));
+                }
             }
         }
     }

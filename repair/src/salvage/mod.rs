@@ -176,7 +176,8 @@ pub fn salvage<D: Destination>(
     blocks
         .check_keys(options.keys, entries, planned.as_ref())
         .map_err(at_path)?;
-    let codecs = blocks.data().filter_map(|found| found.codec);
+    // Where no data block compresses well, the index may.
+    let codecs = blocks.found.values().filter_map(|found| found.codec);
     let codec = codecs.min_by_key(|codec| *codec == "none");
     blocks.style.codec = codec;
     if let (Some(properties), None) = (&blocks.style.properties, &blocks.style.filter) {

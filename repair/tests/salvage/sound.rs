@@ -586,15 +586,11 @@ fn copy_a_sound_table(seed: u64) {
         assert_eq!(kind, KeyKind::Plain, "{what}");
     }
     let open = OpenOptions::new().comparator(comparator);
-    let mut told = vec![VerifyOptions::new().open_options(open).keys(own_kind)];
-    if !is_own {
-        told.push(VerifyOptions::new());
-    }
-    for options in told {
-        let verified = verify(file.clone(), options).unwrap();
-        assert!(verified.is_sound(), "{what}: {verified}");
-        assert_eq!(verified.entries, entries.len() as u64, "{what}: {verified}");
-    }
+    // Some are too small to show of which kind their keys are.
+    let options = VerifyOptions::new().open_options(open).keys(own_kind);
+    let verified = verify(file, options).unwrap();
+    assert!(verified.is_sound(), "{what}: {verified}");
+    assert_eq!(verified.entries, entries.len() as u64, "{what}: {verified}");
 }
 
 /// Only the index is damaged, and the values of a data block could be handles. The metaindex after it, which the footer names, shows
