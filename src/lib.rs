@@ -141,6 +141,8 @@ pub mod shared {
 }
 mod write;
 
+/// The crate whose [`Bytes`](bytes::Bytes) this interface uses.
+pub use bytes;
 pub use comparator::{BytewiseComparator, Comparator};
 pub use db::{builder::DbTableBuilder, table::DbTable};
 pub use error::{Corruption, Error, ErrorKind, Result, Section};

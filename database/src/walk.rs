@@ -391,8 +391,8 @@ impl History {
             for version in versions.iter_mut().filter(|version| version.state == Live) {
                 version.state = state;
                 state = match version.version {
-                    Version::Value(_) => Overwritten(version.sequence),
                     Version::Deleted => Deleted(version.sequence),
+                    _ => Overwritten(version.sequence),
                 };
             }
         }

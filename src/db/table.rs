@@ -23,6 +23,7 @@ use crate::read::table_cache::OpenTable;
 
 /// The state of a user key at some sequence number: a value or a deletion.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Version {
     /// It has this value.
     Value(Bytes),
@@ -40,8 +41,9 @@ impl Version {
     }
 }
 
-/// An entry of a database's table.
+/// An entry of a database's table. Engines make those of a memtable with [`new`](DbEntry::new).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct DbEntry {
     /// The key as the database's user knows it.
     pub user_key: Bytes,
@@ -52,16 +54,29 @@ pub struct DbEntry {
 }
 
 impl DbEntry {
+    /// A version of `user_key`, written as number `sequence`.
+    ///
+    /// ```
+    /// use leveltable::db::{DbEntry, Version};
+    ///
+    /// let entry = DbEntry::new("apple", 4, Version::Value("red".into()));
+    /// assert_eq!(entry.user_key, "apple");
+    /// ```
+    pub fn new(user_key: impl Into<Bytes>, sequence: u64, version: Version) -> DbEntry {
+        DbEntry {
+            user_key: user_key.into(),
+            sequence,
+            version,
+        }
+    }
+
     #[inline]
     pub(super) fn of(key: InternalKey<'_>, value: impl FnOnce() -> Bytes) -> DbEntry {
-        DbEntry {
-            user_key: Bytes::copy_from_slice(key.user_key),
-            sequence: key.sequence,
-            version: match key.value_type {
-                ValueType::Value => Version::Value(value()),
-                ValueType::Deletion => Version::Deleted,
-            },
-        }
+        let version = match key.value_type {
+            ValueType::Value => Version::Value(value()),
+            ValueType::Deletion => Version::Deleted,
+        };
+        DbEntry::new(Bytes::copy_from_slice(key.user_key), key.sequence, version)
     }
 }
 
