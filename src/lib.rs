@@ -136,7 +136,7 @@ pub mod shared {
     pub use crate::coding::get_varint64;
     pub use crate::format::checksum::{crc32c, mask};
     pub use crate::format::internal_key::user_key;
-    pub use crate::read::bounds::prefix_bounds;
+    pub use crate::read::bounds::prefix_bounds_from;
     pub use crate::read::range::no_prefixes;
 }
 mod write;
@@ -148,7 +148,7 @@ pub use db::{builder::DbTableBuilder, table::DbTable};
 pub use error::{Corruption, Error, ErrorKind, Result, Section};
 pub use filter::{bloom::BloomFilterPolicy, ribbon::RibbonFilterPolicy};
 pub use format::codec::Compression;
-pub use read::bounds::KeyRange;
+pub use read::bounds::{KeyRange, prefix_bounds};
 pub use read::cache::BlockCache;
 pub use read::cursor::Cursor;
 pub use read::options::{OpenOptions, ReadOptions};

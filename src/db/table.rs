@@ -1,5 +1,6 @@
 //! Tables of a LevelDB database: internal keys over a [`Table`].
 
+use std::ops::Bound;
 use std::path::Path;
 
 use bytes::Bytes;
@@ -11,7 +12,7 @@ use crate::error::{ErrorKind, Result, Section};
 #[cfg(doc)]
 use crate::format::internal_key::InternalKeyComparator;
 use crate::format::internal_key::{InternalKey, ValueType, internal_order, not_internal};
-use crate::read::bounds::{KeyRange, prefix_bounds};
+use crate::read::bounds::{KeyRange, prefix_bounds_from};
 use crate::read::cursor::Cursor;
 use crate::read::merge::MergeCursor;
 use crate::read::options::{OpenOptions, ReadOptions};
@@ -188,9 +189,18 @@ impl DbTable {
     /// Only in bytewise order do such user keys always lie together. In any other order the only item is an error of
     /// [`ErrorKind::Comparator`]: use a range there.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbRange {
+        self.prefix_from(prefix, Bound::<&[u8]>::Unbounded)
+    }
+
+    /// The entries of [`prefix`](DbTable::prefix) whose user keys come from `start` on; see [`Table::prefix_from`].
+    pub fn prefix_from(
+        &self,
+        prefix: impl AsRef<[u8]>,
+        start: Bound<impl AsRef<[u8]>>,
+    ) -> DbRange {
         match no_prefix_in(&self.order) {
             Some(error) => DbRange(Ends::new(self.cursor(), Some(error))),
-            None => self.range(prefix_bounds(prefix.as_ref())),
+            None => self.range(prefix_bounds_from(prefix.as_ref(), start)),
         }
     }
 

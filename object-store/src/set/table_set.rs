@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use leveltable::remote::{AsyncTable, BoxFuture};
-use leveltable::shared::prefix_bounds;
+use leveltable::prefix_bounds;
 use leveltable::{Error, ErrorKind, KeyRange, Result, Stats};
 use object_store::ObjectStore;
 use object_store::path::Path;
