@@ -30,6 +30,7 @@
 //! | write a table | [`TableBuilder`]; [`WriteOptions`] for block size, codec, filter and order |
 //! | look keys up | [`Table`]: [`get`](Table::get), [`get_with`](Table::get_with), [`get_many`](Table::get_many), [`may_contain`](Table::may_contain) |
 //! | read in order | [`Table::range`], [`Table::prefix`], [`Cursor`]: both ways |
+//! | see how large a range is, and find the middle of a table | [`Table::approximate_bytes`], [`Table::key_at_fraction`], [`Table::splits`] |
 //! | read several tables as one | [`Table::merge`], [`DbTable::merge`], module [`merge`] |
 //! | choose how a table is opened | [`OpenOptions`], [`BlockCache`], [`ReadOptions`] |
 //! | read from memory, from a map, or from anywhere else | [`Source`], [`ReadAt`] |

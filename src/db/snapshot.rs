@@ -208,11 +208,7 @@ impl Snapshot<'_> {
     }
 
     /// Returns the entries of [`prefix`](Snapshot::prefix) whose user keys come from `start` on; see [`Table::prefix_from`].
-    pub fn prefix_from(
-        &self,
-        prefix: impl AsRef<[u8]>,
-        start: Bound<impl AsRef<[u8]>>,
-    ) -> DbRange {
+    pub fn prefix_from(&self, prefix: impl AsRef<[u8]>, start: Bound<impl AsRef<[u8]>>) -> DbRange {
         self.table.prefix_from(prefix, start).at(self.sequence)
     }
 

@@ -11,7 +11,7 @@ use crate::db::range::{DbRange, stored_bounds};
 use crate::error::{ErrorKind, Result, Section};
 #[cfg(doc)]
 use crate::format::internal_key::InternalKeyComparator;
-use crate::format::internal_key::{InternalKey, ValueType, internal_order, not_internal};
+use crate::format::internal_key::{InternalKey, ValueType, internal_order, not_internal, user_key};
 use crate::read::bounds::{KeyRange, prefix_bounds_from};
 use crate::read::cursor::Cursor;
 use crate::read::merge::MergeCursor;
@@ -193,15 +193,31 @@ impl DbTable {
     }
 
     /// The entries of [`prefix`](DbTable::prefix) whose user keys come from `start` on; see [`Table::prefix_from`].
-    pub fn prefix_from(
-        &self,
-        prefix: impl AsRef<[u8]>,
-        start: Bound<impl AsRef<[u8]>>,
-    ) -> DbRange {
+    pub fn prefix_from(&self, prefix: impl AsRef<[u8]>, start: Bound<impl AsRef<[u8]>>) -> DbRange {
         match no_prefix_in(&self.order) {
             Some(error) => DbRange(Ends::new(self.cursor(), Some(error))),
             None => self.range(prefix_bounds_from(prefix.as_ref(), start)),
         }
+    }
+
+    /// Returns about how many bytes of the file all versions of the user keys within `bounds` take; see [`Table::approximate_bytes`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Table::approximate_bytes`].
+    pub fn approximate_bytes(&self, bounds: impl KeyRange) -> Result<u64> {
+        let bounds = stored_bounds(&bounds.key_bounds());
+        self.table.approximate_bytes(bounds)
+    }
+
+    /// Returns a user key up to which about `fraction` of the bytes of all entries lie; see [`Table::key_at_fraction`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Table::key_at_fraction`].
+    pub fn key_at_fraction(&self, fraction: f64) -> Result<Option<Bytes>> {
+        let key = self.table.key_at_fraction(fraction)?;
+        Ok(key.map(|key| key.slice_ref(user_key(&key))))
     }
 
     /// The table as it is stored: internal keys in [`InternalKeyComparator`] order. For statistics, and

@@ -1,6 +1,7 @@
 //! The read path. `open`: footer, metaindex, index, filters. `get`: filter, index, `load`, find.
 
 mod ahead;
+mod approximate;
 pub(crate) mod bounds;
 pub(crate) mod cache;
 mod coalesce;

@@ -5,6 +5,7 @@
 mod common;
 
 mod align;
+mod approximate;
 mod batches;
 mod concurrency;
 mod cpp_leveldb;
