@@ -5,6 +5,7 @@ mod approximate;
 pub(crate) mod bounds;
 pub(crate) mod cache;
 mod coalesce;
+mod current;
 pub(crate) mod cursor;
 pub(crate) mod file;
 pub(crate) mod filter;

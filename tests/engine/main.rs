@@ -9,6 +9,7 @@ mod approximate;
 mod batches;
 mod concurrency;
 mod cpp_leveldb;
+mod current;
 mod damage;
 mod earlier_reader;
 mod faults;
