@@ -77,6 +77,13 @@ pub struct FilterEntry {
     pub skipped: Option<FilterSkipReason>,
 }
 
+impl FilterEntry {
+    /// Bytes of memory that it takes, apart from the structure itself.
+    pub(crate) fn weight(&self) -> usize {
+        self.policy.capacity() + self.prefixes.as_ref().map_or(0, String::capacity)
+    }
+}
+
 /// Why a table was opened without a filter that it has. Its [`Display`](std::fmt::Display) ends the sentence "not used: ..".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]

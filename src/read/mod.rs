@@ -33,3 +33,4 @@ pub(crate) mod stats;
 mod store;
 pub(crate) mod table;
 pub(crate) mod table_cache;
+mod weight;

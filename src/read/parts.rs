@@ -163,6 +163,7 @@ impl Inner {
                 (kept.unwrap_or(Ok(())), Section::Filter)
             }
         };
+        self.weight.forget();
         kept.map_err(|defect| {
             let offset = self.part_range(part).start;
             self.file.locate(defect, section, offset)
