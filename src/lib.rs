@@ -150,7 +150,7 @@ pub use error::{Corruption, Error, ErrorKind, Result, Section};
 pub use filter::{bloom::BloomFilterPolicy, ribbon::RibbonFilterPolicy};
 pub use format::codec::Compression;
 pub use read::bounds::{KeyRange, prefix_bounds};
-pub use read::cache::BlockCache;
+pub use read::cache::{BlockCache, CacheStats};
 pub use read::cursor::Cursor;
 pub use read::options::{OpenOptions, ReadOptions};
 pub use read::range::TableRange;

@@ -119,6 +119,9 @@ impl OpenOptions {
             weight: Weight::default(),
             file: opening.file,
         };
+        if let Some(cache) = &inner.cache {
+            cache.enter(inner.id, &inner.file.counters);
+        }
         let holds_user_keys = self.may_hold_user_keys(&mut inner).await?;
         self.attach_filters(&mut inner, metaindex, divided, holds_user_keys)?;
         inner.admit_tail().await?;

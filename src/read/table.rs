@@ -79,6 +79,7 @@ impl Drop for Inner {
     /// Nobody can ask for the table's blocks any more: they make room for others.
     fn drop(&mut self) {
         if let Some(cache) = &self.cache {
+            cache.leave(self.id);
             for handle in self.index.cached() {
                 cache.0.blocks.remove(&self.cache_key(handle));
             }
