@@ -30,6 +30,7 @@
 //! | write a table | [`TableBuilder`]; [`WriteOptions`] for block size, codec, filter and order |
 //! | look keys up | [`Table`]: [`get`](Table::get), [`get_with`](Table::get_with), [`get_many`](Table::get_many), [`may_contain`](Table::may_contain) |
 //! | read in order | [`Table::range`], [`Table::prefix`], [`Cursor`]: both ways |
+//! | see how large a range is, and find the middle of a table | [`Table::approximate_bytes`], [`Table::key_at_fraction`], [`Table::splits`] |
 //! | read several tables as one | [`Table::merge`], [`DbTable::merge`], module [`merge`] |
 //! | choose how a table is opened | [`OpenOptions`], [`BlockCache`], [`ReadOptions`] |
 //! | read from memory, from a map, or from anywhere else | [`Source`], [`ReadAt`] |
@@ -40,7 +41,7 @@
 //! | keys in another order | [`Comparator`] |
 //! | see what went wrong | [`Error`]; [`Corruption`] says where |
 //! | check a table, rescue a damaged one, see what a file is made of | the crate `leveltable-repair` |
-//! | take a file apart | module [`format`](crate::format) |
+//! | take a file apart | module [`format`](mod@format) |
 //! | count reads | [`Table::stats`] |
 //!
 //! # The file
@@ -132,13 +133,15 @@ mod read;
 pub mod sister_crates;
 mod write;
 
+/// The crate whose [`Bytes`](bytes::Bytes) this interface uses.
+pub use bytes;
 pub use comparator::{BytewiseComparator, Comparator};
 pub use db::{builder::DbTableBuilder, table::DbTable};
 pub use error::{Corruption, Error, ErrorKind, Result, Section};
 pub use filter::{bloom::BloomFilterPolicy, ribbon::RibbonFilterPolicy};
 pub use format::codec::Compression;
-pub use read::bounds::KeyRange;
-pub use read::cache::BlockCache;
+pub use read::bounds::{KeyRange, prefix_bounds};
+pub use read::cache::{BlockCache, CacheStats};
 pub use read::cursor::Cursor;
 pub use read::options::{OpenOptions, ReadOptions};
 pub use read::range::TableRange;

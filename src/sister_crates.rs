@@ -11,7 +11,7 @@ pub use crate::format::checksum::{crc32c, mask, unmask};
 pub use crate::format::internal_key::{internal_order, user_key, user_order};
 pub use crate::format::page;
 use crate::format::properties::Properties;
-pub use crate::read::bounds::prefix_bounds;
+pub use crate::read::bounds::prefix_bounds_from;
 pub use crate::read::identify::{PEEK_LEN, describe, foreign_table};
 use crate::read::options::OpenOptions;
 pub use crate::read::range::no_prefixes;

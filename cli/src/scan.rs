@@ -5,7 +5,7 @@ use std::io::Write;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
-use leveltable::sister_crates::prefix_bounds;
+use leveltable::prefix_bounds;
 use leveltable::{Error, ErrorKind};
 use leveltable_database::{FileKind, GapKind};
 use serde_json::{Map, Value, json};

@@ -52,15 +52,13 @@ impl<'a> Decoder<'a> {
 
     fn change(&mut self, sequence: u64) -> Option<DbEntry> {
         let [kind] = self.array()?;
-        Some(DbEntry {
-            user_key: Bytes::copy_from_slice(self.string()?),
-            sequence,
-            version: match kind {
-                0 => Version::Deleted,
-                1 => Version::Value(Bytes::copy_from_slice(self.string()?)),
-                _ => return None,
-            },
-        })
+        let user_key = Bytes::copy_from_slice(self.string()?);
+        let version = match kind {
+            0 => Version::Deleted,
+            1 => Version::Value(Bytes::copy_from_slice(self.string()?)),
+            _ => return None,
+        };
+        Some(DbEntry::new(user_key, sequence, version))
     }
 
     /// What is here in place of what is expected. Its offset is one within `payload`.

@@ -61,7 +61,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 use common::{Counting, handle_of, varint};
-use leveltable::{OpenOptions, Table, WriteOptions};
+use leveltable::{OpenOptions, Source, Table, WriteOptions};
 use leveltable_repair::{SalvageOptions, VerifyOptions, blocks, salvage, verify};
 use peak_alloc::PeakAlloc;
 
@@ -645,6 +645,70 @@ fn memory_is_bounded_by_the_size_of_the_file() {
             assert_bounded(Codec::Default, name, &file, !may_be_refused(name));
         }
     }
+}
+
+/// Tables of this crate and of LevelDB, small and large, read from files and from memory: when they were opened, when all of their
+/// index and filters was read, and when threads used them.
+#[test]
+fn weight_is_what_the_allocator_says() {
+    const TABLES: usize = 8;
+    let _alone = MEASURING.lock().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let prefixes = WriteOptions::new().prefix_filter(leveltable::filter::FixedPrefix::new(4));
+    let kinds = [
+        ("ours", WriteOptions::new()),
+        ("of small blocks", WriteOptions::new().block_size(512)),
+        ("with prefixes", prefixes),
+        ("without filter", WriteOptions::new().no_filter()),
+        ("LevelDB's", WriteOptions::leveldb()),
+    ];
+    let mut worst = 0f64;
+    for (name, write) in kinds {
+        for entries in [1, 1_000, 20_000, 60_000] {
+            let path = dir.path().join("table");
+            let mut builder = write.create(&path).unwrap();
+            for i in 0..entries {
+                builder.add(format!("{i:016}"), [i as u8; 100]).unwrap();
+            }
+            builder.finish().unwrap();
+            for loads in [false, true] {
+                let open = || match loads {
+                    true => options().open_source(Source::load(&path).unwrap()),
+                    false => options().open(&path),
+                };
+                let file = if loads {
+                    std::fs::read(&path).unwrap().len()
+                } else {
+                    0
+                };
+                lookup(&open().unwrap());
+                let opened = || (0..TABLES).map(|_| open().unwrap()).collect::<Vec<_>>();
+                let (_, kept, tables) = measure(opened);
+                let weigh = || tables.iter().map(Table::weight).sum::<usize>();
+                let off = |kept: usize, when: &str| {
+                    let kept = kept - size_of_val(&tables[..]) - TABLES * file;
+                    let off = weigh() as f64 / kept as f64 - 1.0;
+                    println!(
+                        "{name}, {entries} entries, loaded {loads}, {when}: {} bytes, {:+.1} %",
+                        kept / TABLES,
+                        100.0 * off
+                    );
+                    off.abs()
+                };
+                worst = worst.max(off(kept, "opened"));
+                let (_, used, ()) = measure(|| {
+                    for table in &tables {
+                        for i in (0..entries).step_by(50) {
+                            table.get(format!("{i:016}")).unwrap().unwrap();
+                            table.prefix(format!("{i:016}")).next().unwrap().unwrap();
+                        }
+                    }
+                });
+                worst = worst.max(off(kept + used, "used"));
+            }
+        }
+    }
+    assert!(worst <= 0.03, "off by {:.1} %", 100.0 * worst);
 }
 
 /// The same with blocks of the codecs that need a feature: run with `--all-features`.

@@ -76,6 +76,11 @@ pub struct FilterEntry {
 }
 
 impl FilterEntry {
+    /// Bytes of memory that it takes, apart from the structure itself.
+    pub(crate) fn weight(&self) -> usize {
+        self.policy.capacity() + self.prefixes.as_ref().map_or(0, String::capacity)
+    }
+
     /// Bits of filter for each key of a table of `entries` entries; 0 without entries.
     pub fn bits_per_key(&self, entries: u64) -> f64 {
         if entries == 0 {

@@ -22,9 +22,10 @@ pub const MAX_SEQUENCE: u64 = (1 << 56) - 1;
 /// Bytes after the user key: sequence number and type.
 const TAG_LEN: usize = 8;
 
-/// Whether an internal key records a value or a deletion.
+/// Whether an internal key records a value or a deletion. LevelDB has no third type; other engines do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum ValueType {
     /// The user key was deleted at this sequence number.
     Deletion = 0,

@@ -251,7 +251,7 @@ impl IndexPieces {
 
     /// Bytes of memory that it takes, apart from the tops, which it shares with those who ask for them.
     pub(crate) fn weight(&self) -> usize {
-        size_of_val(&self.pieces[..])
+        self.pieces.capacity() * size_of::<Piece>()
     }
 
     /// Number of pieces, at least one.

@@ -143,6 +143,20 @@ impl Properties {
         })
     }
 
+    /// Bytes of memory that they take, apart from the structure itself.
+    pub(crate) fn weight(&self) -> usize {
+        let texts = [&self.creator, &self.filter_policy];
+        let keys = [&self.first_key, &self.last_key];
+        let texts = texts.into_iter().flatten().map(String::capacity);
+        let keys = keys.into_iter().flatten().map(Vec::capacity);
+        let others = self.others.iter();
+        let others = others.map(|(name, value)| name.capacity() + value.capacity());
+        // A node of the map has room for eleven.
+        let node = 11 * size_of::<(Vec<u8>, Vec<u8>)>() + 2 * size_of::<usize>();
+        let nodes = self.others.len().div_ceil(11) * node;
+        self.comparator.capacity() + nodes + texts.chain(keys).chain(others).sum::<usize>()
+    }
+
     /// Those of a table without entries whose keys are in `order`.
     pub(crate) fn of_order(order: &Order) -> Properties {
         let (key_kind, order) = match user_order(order) {
@@ -255,7 +269,8 @@ impl Properties {
             filter_bytes: stored.number("filter.bytes")?,
             sequences: min.zip(max).map(|(min, max)| min..=max),
             deletions: stored.number("deletions")?.unwrap_or(0),
-            others: stored.0,
+            // A map that has lost its entries keeps their memory.
+            others: stored.0.into_iter().collect(),
         })
     }
 }

@@ -235,9 +235,7 @@ impl Cursor {
         }
         self.limit()?;
         let (inner, order) = (&*self.table.inner, self.table.order()?);
-        let find = || inner.index.seek(key, order, true);
-        let find = || find().map_err(|_| inner.missing_of_index(key, order));
-        let Some(found) = inner.ask(find)? else {
+        let Some(found) = inner.seek(key, order, true)? else {
             return Ok(self.leave(Some(Way::Forward)));
         };
         inner.prefetch_in_place(found);

@@ -1,5 +1,6 @@
 //! A table's file as it is read: bytes at offsets, blocks at handles, and every error with its place.
 
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -19,6 +20,7 @@ use crate::read::remote;
 use crate::read::source::{ReadAt, Source, SourceBytes};
 use crate::read::stats::{Counter, Counters};
 use crate::read::store::{MAX_GAP, MAX_READ_LEN};
+use crate::read::weight::ARC;
 
 /// Bytes at the end of a file that opening reads at once. An ordinary small table lies in them whole, and of one of up to
 /// 10 MB the index.
@@ -65,9 +67,10 @@ impl TableFile {
             source,
             size: 0,
             counters: Counters::default(),
-            owners: Owners::new(),
+            owners: Owners::new(false),
             held: Vec::new(),
         };
+        file.owners = Owners::new(file.is_memory());
         file.size = size.map_err(|e| file.name_in(Error::io("asking for the table's size", e)))?;
         Ok(file)
     }
@@ -137,6 +140,23 @@ impl TableFile {
     /// Whether all bytes at `range` are held; of a mapped file, whether they were announced.
     pub(super) fn holds(&self, range: &Range<u64>) -> bool {
         self.held.iter().any(|stretch| stretch.get(range).is_some())
+    }
+
+    /// Bytes of memory that it takes, apart from the structure itself, its owners, and what the caller made: a file in memory, or another
+    /// source.
+    pub(super) fn weight(&self) -> usize {
+        let Source {
+            bytes,
+            path,
+            opened,
+        } = &self.source;
+        let file = match bytes {
+            SourceBytes::File(_) => ARC + size_of::<File>(),
+            _ => 0,
+        };
+        let path = path.as_ref().map_or(0, |path| ARC + path.as_os_str().len());
+        let opened = opened.as_ref().map_or(0, |opened| ARC + opened.weight());
+        Counters::WEIGHT + file + path + opened
     }
 
     /// Whether a block that is read alone lies in bytes of its own: another source may return a slice of something large.

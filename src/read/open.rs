@@ -31,6 +31,7 @@ use crate::read::recognise::{Evidence, may_be_internal};
 use crate::read::source::Source;
 use crate::read::store::{MAX_BATCH_BLOCKS, batch_len, frame_range};
 use crate::read::table::{Inner, Table};
+use crate::read::weight::Weight;
 
 /// Bytes before a metaindex that are read with it: an ordinary properties block takes some 300.
 const PROPERTIES_ROOM: u64 = 4 << 10;
@@ -115,8 +116,12 @@ impl OpenOptions {
             cache: self.cache.clone(),
             keeps_all: self.chose_cache || !is_near,
             id: next_table(),
+            weight: Weight::default(),
             file: opening.file,
         };
+        if let Some(cache) = &inner.cache {
+            cache.enter(inner.id, &inner.file.counters);
+        }
         let holds_user_keys = self.may_hold_user_keys(&mut inner).await?;
         self.attach_filters(&mut inner, metaindex, divided, holds_user_keys)?;
         inner.admit_tail().await?;

@@ -8,7 +8,7 @@ use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
 use crate::read::bounds::{Bounds, Way, key_of};
 use crate::read::filter::TableFilter;
-use crate::read::index::{BlockRef, NotLoaded};
+use crate::read::index::{BlockRef, Found, NotLoaded};
 use crate::read::table::Inner;
 
 /// Part of a file that is neither data nor needed to open the table.
@@ -163,6 +163,7 @@ impl Inner {
                 (kept.unwrap_or(Ok(())), Section::Filter)
             }
         };
+        self.weight.forget();
         kept.map_err(|defect| {
             let offset = self.part_range(part).start;
             self.file.locate(defect, section, offset)
@@ -206,6 +207,18 @@ impl Inner {
         }
         let message = "index or filter lack a part that was read";
         Err(Error::new(ErrorKind::InvalidState, message))
+    }
+
+    /// The data block that a search of the [index](crate::read::index::Index::seek) finds for `key`.
+    #[inline]
+    pub(super) fn seek(
+        &self,
+        key: &[u8],
+        order: &Order,
+        is_wanted: bool,
+    ) -> Result<Option<Found<'_>>> {
+        let seek = || self.index.seek(key, order, is_wanted);
+        self.ask(|| seek().map_err(|NotLoaded| self.missing_of_index(key, order)))
     }
 
     /// Data block `i`, one of `0..index.len()`.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::error::{Error, Result};
+use crate::read::current::OpenedFile;
 use crate::read::map::Map;
 use crate::read::positional;
 #[cfg(feature = "async")]
@@ -132,6 +133,8 @@ pub struct Source {
     pub(super) bytes: SourceBytes,
     /// Where the file was opened, for messages.
     pub(crate) path: Option<Arc<Path>>,
+    /// The file, as it was.
+    pub(super) opened: Option<Arc<OpenedFile>>,
 }
 
 #[derive(Clone)]
@@ -181,7 +184,11 @@ impl Source {
     }
 
     pub(super) fn of(bytes: SourceBytes) -> Source {
-        Source { bytes, path: None }
+        Source {
+            bytes,
+            path: None,
+            opened: None,
+        }
     }
 
     /// What `make` makes of the file at `path` and its size. Refuses all but regular files: what else can be opened may have no
@@ -200,8 +207,10 @@ impl Source {
                 ));
             }
             let file = File::open(path)?;
-            let size = file.size()?;
-            make(file, size)
+            let metadata = file.metadata()?;
+            let mut source = make(file, metadata.len())?;
+            source.opened = Some(Arc::new(OpenedFile::new(path, &metadata)?));
+            Ok(source)
         };
         match source() {
             Ok(source) => Ok(source.named(path)),

@@ -22,6 +22,7 @@ use crate::read::options::ReadOptions;
 use crate::read::parts::LAYERS;
 use crate::read::stats::{Counter, Stats};
 use crate::read::store::Loaded;
+use crate::read::weight::Weight;
 
 /// An open table: immutable, sorted, safe to read from any number of threads at once.
 ///
@@ -71,12 +72,14 @@ pub(crate) struct Inner {
     pub(super) keeps_all: bool,
     /// The table's number in the cache.
     pub(super) id: u64,
+    pub(super) weight: Weight,
 }
 
 impl Drop for Inner {
     /// Nobody can ask for the table's blocks any more: they make room for others.
     fn drop(&mut self) {
         if let Some(cache) = &self.cache {
+            cache.leave(self.id);
             for handle in self.index.cached() {
                 cache.0.blocks.remove(&self.cache_key(handle));
             }
@@ -325,15 +328,6 @@ impl Table {
     /// Number of data blocks.
     pub fn data_blocks(&self) -> usize {
         self.inner.index.len()
-    }
-
-    /// Bytes of memory that the table takes, blocks in a cache apart: some kilobytes, and the pieces of index and filter that were
-    /// needed so far. It grows as the table is used, to the sizes of both.
-    pub fn weight(&self) -> usize {
-        let inner = &*self.inner;
-        let filters = inner.filter.iter().chain(&inner.prefixes);
-        let filters: usize = filters.map(TableFilter::weight).sum();
-        size_of::<Inner>() + inner.index.weight() + filters
     }
 
     /// Size of the file in bytes.

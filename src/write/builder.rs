@@ -92,7 +92,7 @@ impl WriteOptions {
     pub fn create(&self, path: impl AsRef<Path>) -> Result<TableBuilder<NewFile>> {
         self.check()
             .map_err(|why| Error::new(ErrorKind::InvalidState, why))?;
-        let mut builder = self.build(NewFile::create(path.as_ref(), self.replace)?);
+        let mut builder = self.build(NewFile::create(path.as_ref(), self)?);
         builder.file.path = Some(path.as_ref().to_owned());
         Ok(builder)
     }

@@ -4,9 +4,11 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod approximate;
 mod batches;
 mod concurrency;
 mod cpp_leveldb;
+mod current;
 mod damage;
 mod earlier_reader;
 mod faults;

@@ -271,6 +271,7 @@ fn ask_at_random(seed: u64, questions: u64) -> u64 {
                         "{what} of {keys:02x?} by {extractor:?}"
                     );
                 }
+                assert_pages(&mut random, &prefix, &keys, &table, db.as_ref());
                 (expected, table.prefix(&prefix))
             } else {
                 let bounds = bounds(&mut random);
@@ -303,6 +304,28 @@ fn ask_at_random(seed: u64, questions: u64) -> u64 {
         rejected += table.stats().prefix_rejected;
     }
     rejected
+}
+
+/// Asks for the keys of a prefix from anywhere on.
+fn assert_pages(
+    random: &mut Random,
+    prefix: &[u8],
+    keys: &[Vec<u8>],
+    table: &Table,
+    db: Option<&DbTable>,
+) {
+    let start = bound(random);
+    let from = (start.clone(), Bound::Unbounded);
+    let expected = keys.iter().filter(|key| key.starts_with(prefix));
+    let expected: Vec<_> = expected.filter(|key| is_within(key, &from)).collect();
+    let found = keys_of(table.prefix_from(prefix, start.clone()));
+    assert!(found.iter().eq(expected.iter().copied()), "{start:?}");
+    let Some(db) = db else { return };
+    let key = |entry: leveltable::Result<leveltable::db::DbEntry>| entry.unwrap().user_key;
+    let twice = expected.iter().flat_map(|key| [&key[..], &key[..]]);
+    assert!(db.prefix_from(prefix, start.clone()).map(key).eq(twice));
+    let once = expected.iter().map(|key| &key[..]);
+    assert!(db.at(9).prefix_from(prefix, start).map(key).eq(once));
 }
 
 #[test]
