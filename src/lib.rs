@@ -41,7 +41,7 @@
 //! | keys in another order | [`Comparator`] |
 //! | see what went wrong | [`Error`]; [`Corruption`] says where |
 //! | check a table, rescue a damaged one, see what a file is made of | the crate `leveltable-repair` |
-//! | take a file apart | module [`format`](crate::format) |
+//! | take a file apart | module [`format`](mod@format) |
 //! | count reads | [`Table::stats`] |
 //!
 //! # The file

@@ -66,6 +66,7 @@ pub(crate) mod filter_block;
 pub(crate) mod footer;
 pub(crate) mod frame;
 pub(crate) mod internal_key;
+#[doc(hidden)] // for `sister_crates`
 pub mod page;
 pub(crate) mod pieces;
 pub(crate) mod pieces_filter;

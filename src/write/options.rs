@@ -240,7 +240,7 @@ impl WriteOptions {
     /// *system*, such as a power failure, within the time that it writes what it has cached (up to about 30 seconds) may lose
     /// the new name, and then the old file is there or none. Or it may leave the new name with bytes missing: a file that is empty,
     /// shorter, or zero in places. The replaced file is lost then. Such a table is an error when it is opened or where it is
-    /// read; [`verify`](crate::repair::verify) finds all of it. For what can be built again: temporary files, tests, or
+    /// read; `verify` of the crate `leveltable-repair` finds all of it. For what can be built again: temporary files, tests, or
     /// many tables that are synced together before anything refers to them (`syncfs`).
     ///
     /// Saves two waits for the disk, often some milliseconds each. C++ LevelDB syncs each table, and not its directory.

@@ -28,9 +28,13 @@ fn rescue_unknown(
         Some(comparator) => options.comparator(comparator),
         None => options,
     };
+    let told = || match kind {
+        Some(kind) => SalvageOptions::new().keys(kind),
+        None => SalvageOptions::new(),
+    };
     let mut builder = options.build(Vec::new());
-    let plain = (kind != Some(KeyKind::Database))
-        .then(|| salvage(file.to_vec(), &mut builder, SalvageOptions::new()));
+    let may_be_plain = kind != Some(KeyKind::Database);
+    let plain = may_be_plain.then(|| salvage(file.to_vec(), &mut builder, told()));
     let (report, kind, rescued) = match plain {
         Some(Ok(report)) => (
             report,
@@ -43,7 +47,7 @@ fn rescue_unknown(
                 assert_eq!(builder.entries(), 0);
             }
             let mut builder = options.build_db(Vec::new());
-            let report = salvage(file.to_vec(), builder.table_mut(), SalvageOptions::new());
+            let report = salvage(file.to_vec(), builder.table_mut(), told());
             let (rescued, _) = builder.finish_into_writer().unwrap();
             (report.unwrap(), KeyKind::Database, rescued)
         }
