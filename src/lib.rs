@@ -31,6 +31,7 @@
 //! | look keys up | [`Table`]: [`get`](Table::get), [`get_with`](Table::get_with), [`get_many`](Table::get_many), [`may_contain`](Table::may_contain) |
 //! | read in order | [`Table::range`], [`Table::prefix`], [`Cursor`]: both ways |
 //! | read several tables as one | [`Table::merge`], [`DbTable::merge`], module [`merge`] |
+//! | pass on sorted entries, whatever holds them | [`SortedInput`], [`SortedEntries`] |
 //! | choose how a table is opened | [`OpenOptions`], [`BlockCache`], [`ReadOptions`] |
 //! | read from memory, from a map, or from anywhere else | [`Source`], [`ReadAt`] |
 //! | read a table over a network, in async code | `remote::AsyncTable`, of the feature `async`; the crate `leveltable-object-store` for object stores |
@@ -139,6 +140,7 @@ pub mod shared {
     pub use crate::read::bounds::prefix_bounds;
     pub use crate::read::range::no_prefixes;
 }
+mod sorted_input;
 mod write;
 
 pub use comparator::{BytewiseComparator, Comparator};
@@ -157,6 +159,7 @@ pub use read::source::{ReadAt, Source};
 pub use read::stats::Stats;
 pub use read::table::Table;
 pub use read::table_cache::{OpenTable, TableCache};
+pub use sorted_input::{SortedEntries, SortedInput};
 pub use write::builder::TableBuilder;
 pub use write::new_file::{Destination, NewFile};
 pub use write::options::WriteOptions;
