@@ -134,7 +134,7 @@ pub mod repair;
 pub mod shared {
     //! For the other crates of the workspace, which are released together with this one. May change at any time.
 
-    pub use crate::coding::get_varint64;
+    pub use crate::coding::{get_varint64, put_varint};
     pub use crate::format::checksum::{crc32c, mask};
     pub use crate::format::internal_key::user_key;
     pub use crate::read::bounds::prefix_bounds;
