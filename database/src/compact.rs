@@ -35,6 +35,7 @@ pub struct CompactOptions<'a> {
     table_bytes: Option<u64>,
     ignores_space: bool,
     changes: Option<Box<dyn SortedInput + 'a>>,
+    on_temporary: Option<Box<dyn FnOnce(&Path) + 'a>>,
 }
 
 /// Which keys are kept.
@@ -100,6 +101,13 @@ impl<'a> CompactOptions<'a> {
     /// the room then does not suffice, that is an error, and nothing is left.
     pub fn ignore_space(mut self, yes: bool) -> CompactOptions<'a> {
         self.ignores_space = yes;
+        self
+    }
+
+    /// Calls `learn` with the [temporary directory](DatabaseBuilder::temporary_path), before the work begins: a program that a
+    /// signal may end removes it itself.
+    pub fn on_temporary(mut self, learn: impl FnOnce(&Path) + 'a) -> CompactOptions<'a> {
+        self.on_temporary = Some(Box::new(learn));
         self
     }
 
@@ -258,6 +266,9 @@ pub(crate) fn compact(
         settings = settings.expected_bytes(part_bytes(&state, &options.part));
     }
     let mut builder = create(settings)?;
+    if let (Some(learn), Some(path)) = (options.on_temporary, builder.temporary_path()) {
+        learn(path);
+    }
     match options.changes {
         None => copy(entries, &mut builder)?,
         Some(changes) => {
