@@ -7,7 +7,7 @@ use std::io::BufReader;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
-use leveltable_database::{Changes, CompactOptions, compact_into};
+use leveltable_database::{CompactOptions, compact_into};
 
 use crate::Answer;
 use crate::database::{self, is_database, order_beside};
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     }
     if let Some(path) = &args.changes {
         let order = order_beside(&args.dir).unwrap_or(KeyOrder::Internal);
-        options = options.changes(Changes::new(read_changes(path, order)?));
+        options = options.changes(read_changes(path, order)?);
     }
     let compacted = interrupt::guard_directory(|guard| {
         let options = options.ignore_space(args.ignore_space).on_temporary(guard);

@@ -53,7 +53,7 @@ impl From<Error> for Failure {
             // A database replaces nothing, by force neither.
             (None, Some(path))
                 if cause_of(&error) == Some(io::ErrorKind::AlreadyExists)
-                    && !error.to_string().contains("a database is made") =>
+                    && !error.to_string().contains("a database replaces nothing") =>
             {
                 Failure::taken(path)
             }

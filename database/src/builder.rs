@@ -415,7 +415,7 @@ fn level_for(bytes: u64) -> u32 {
 }
 
 /// Parses an internal key that a source lends.
-pub(crate) fn parse_version(stored: &[u8]) -> Result<InternalKey<'_>> {
+fn parse_version(stored: &[u8]) -> Result<InternalKey<'_>> {
     InternalKey::parse(stored).ok_or_else(|| {
         let shown = stored.get(..100).unwrap_or(stored).escape_ascii();
         let message =

@@ -3,15 +3,18 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::fs;
+use std::iter;
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
+use leveltable::WriteOptions;
 use leveltable::db::{InternalKey, ValueType};
 use leveltable::filter::{FilterBuilder, FilterPolicy};
+use leveltable::shared::{no_prefixes, prefix_bounds};
 use leveltable::{BloomFilterPolicy, Comparator, Compression, Error, ErrorKind, KeyRange, Result};
-use leveltable::{SortedInput, WriteOptions};
 
-use crate::builder::{BuiltDatabase, DatabaseBuildOptions, DatabaseBuilder, parse_version};
+use crate::builder::{BuiltDatabase, DatabaseBuildOptions, DatabaseBuilder};
 #[cfg(doc)]
 use crate::database::Database;
 use crate::database::DatabaseOptions;
@@ -29,28 +32,27 @@ const MAX_PINNED: usize = 500;
 #[must_use]
 pub struct CompactOptions<'a> {
     database: DatabaseOptions,
-    part: Part,
+    /// All keys if `None`.
+    bounds: Option<Bounds>,
+    is_prefix: bool,
     compression: Option<Compression>,
     tables: Option<WriteOptions>,
     table_bytes: Option<u64>,
     ignores_space: bool,
-    changes: Option<Box<dyn SortedInput + 'a>>,
-    on_temporary: Option<Box<dyn FnOnce(&Path) + 'a>>,
+    changes: Option<Box<dyn Iterator<Item = Change> + 'a>>,
+    on_temporary: Option<Learn<'a>>,
 }
 
-/// Which keys are kept.
-#[derive(Debug, Clone, Default)]
-enum Part {
-    #[default]
-    All,
-    Range(Bounds),
-    Prefix(Vec<u8>),
-}
+/// Learns where the temporary directory is.
+type Learn<'a> = Box<dyn FnOnce(&Path) + 'a>;
+
+/// A key, and its new value if it is not to be deleted.
+type Change = (Vec<u8>, Option<Vec<u8>>);
 
 impl fmt::Debug for CompactOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CompactOptions")
-            .field("part", &self.part)
+            .field("bounds", &self.bounds)
             .finish_non_exhaustive()
     }
 }
@@ -69,13 +71,14 @@ impl<'a> CompactOptions<'a> {
 
     /// Keeps the keys within `bounds` only.
     pub fn range(mut self, bounds: impl KeyRange) -> CompactOptions<'a> {
-        self.part = Part::Range(bounds.key_bounds());
+        self.bounds = Some(bounds.key_bounds());
         self
     }
 
     /// Keeps the keys that begin with `prefix` only. Not in an order that is not bytewise.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> CompactOptions<'a> {
-        self.part = Part::Prefix(prefix.as_ref().to_vec());
+        self.bounds = Some(prefix_bounds(prefix.as_ref()));
+        self.is_prefix = true;
         self
     }
 
@@ -111,71 +114,18 @@ impl<'a> CompactOptions<'a> {
         self
     }
 
-    /// Puts and deletions, merged in last. Keys are internal keys in ascending order; their sequence numbers only say which version
-    /// of a key is the newest, the others of which are passed over. Each change gets the sequence number after the source's last one.
-    /// [`Changes`] makes such a source from pairs.
-    pub fn changes(mut self, changes: impl SortedInput + 'a) -> CompactOptions<'a> {
-        self.changes = Some(Box::new(changes));
+    /// Changes that are made last, such as those of a `BTreeMap`: keys in ascending order, each with its new value, or `None` to
+    /// delete it. Each gets the sequence number after the source's last one. They are made whether or not their keys are kept.
+    pub fn changes<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        mut self,
+        changes: impl IntoIterator<Item = (K, Option<V>), IntoIter: 'a>,
+    ) -> CompactOptions<'a> {
+        let stored = |(key, value): (K, Option<V>)| {
+            let value = value.map(|value| value.as_ref().to_vec());
+            (key.as_ref().to_vec(), value)
+        };
+        self.changes = Some(Box::new(changes.into_iter().map(stored)));
         self
-    }
-}
-
-/// Pairs of keys and their new values, `None` to delete one, as a source for [`CompactOptions::changes`]. Keys ascend.
-#[derive(Debug, Clone)]
-pub struct Changes<I, V> {
-    pairs: I,
-    stored: Vec<u8>,
-    value: Option<V>,
-}
-
-impl<I, V> Changes<I, V> {
-    /// A source of `pairs`, such as those of a `BTreeMap`.
-    pub fn new<K>(pairs: impl IntoIterator<IntoIter = I>) -> Changes<I, V>
-    where
-        I: Iterator<Item = (K, Option<V>)>,
-    {
-        let pairs = pairs.into_iter();
-        Changes {
-            pairs,
-            stored: Vec::new(),
-            value: None,
-        }
-    }
-}
-
-impl<I, K, V> SortedInput for Changes<I, V>
-where
-    I: Iterator<Item = (K, Option<V>)>,
-    K: AsRef<[u8]>,
-    V: AsRef<[u8]>,
-{
-    fn advance(&mut self) -> Result<bool> {
-        self.stored.clear();
-        let Some((key, value)) = self.pairs.next() else {
-            self.value = None;
-            return Ok(false);
-        };
-        let value_type = if value.is_some() {
-            ValueType::Value
-        } else {
-            ValueType::Deletion
-        };
-        let key = InternalKey {
-            user_key: key.as_ref(),
-            sequence: 0,
-            value_type,
-        };
-        key.encode(&mut self.stored);
-        self.value = value;
-        Ok(true)
-    }
-
-    fn key(&self) -> &[u8] {
-        &self.stored
-    }
-
-    fn value(&self) -> &[u8] {
-        self.value.as_ref().map_or(&[], AsRef::as_ref)
     }
 }
 
@@ -199,7 +149,7 @@ pub struct Compacted {
 /// The new directory is made as by [`DatabaseBuilder`]: whole, or not at all.
 ///
 /// ```
-/// use leveltable_database::{Changes, CompactOptions, Database, compact_into};
+/// use leveltable_database::{CompactOptions, Database, compact_into};
 /// # use leveltable_database::{DatabaseBuildOptions, DatabaseBuilder};
 ///
 /// # let dir = tempfile::tempdir().unwrap();
@@ -207,7 +157,7 @@ pub struct Compacted {
 /// # let mut builder = DatabaseBuilder::create(&old, DatabaseBuildOptions::new())?;
 /// # for key in ["fruit/apple", "fruit/banana", "job"] { builder.put(key, "")?; }
 /// # builder.finish()?;
-/// let changes = Changes::new([("fruit/apple", Some("green")), ("fruit/banana", None)]);
+/// let changes = [("fruit/apple", Some("green")), ("fruit/banana", None)];
 /// let options = CompactOptions::new().prefix("fruit/").changes(changes);
 /// let compacted = compact_into(&old, &new, options)?;
 /// assert_eq!(compacted.built.entries, 1);
@@ -247,7 +197,12 @@ pub(crate) fn compact(
     create: impl FnOnce(DatabaseBuildOptions) -> Result<DatabaseBuilder>,
 ) -> Result<Compacted> {
     let had_writer = holds_lock(dir.path());
-    let db = options.database.open_in(dir).map_err(needs_repair)?;
+    let db = options.database.open_in(dir);
+    let db = db.map_err(|error| match error.kind() {
+        // It may be no database.
+        ErrorKind::Io => error,
+        _ => needs_repair(error),
+    })?;
     db.state().known_order()?;
     if db.state().runs.iter().flatten().count() <= MAX_PINNED {
         db.pin().map_err(needs_repair)?;
@@ -257,25 +212,21 @@ pub(crate) fn compact(
     let live = |file: &crate::DatabaseFile| file.state == FileState::Live;
     let files = db.files()?.into_iter().filter(live);
     let bytes_before = files.filter_map(|file| file.bytes).sum();
-    let entries = match &options.part {
-        Part::All => db.iter(),
-        Part::Range(bounds) => db.range(bounds.clone()),
-        Part::Prefix(prefix) => db.prefix(prefix),
-    };
+    if options.is_prefix && !state.is_bytewise {
+        return Err(no_prefixes(&state.order_name));
+    }
+    let bounds = options
+        .bounds
+        .unwrap_or((Bound::Unbounded, Bound::Unbounded));
     if !options.ignores_space {
-        settings = settings.expected_bytes(part_bytes(&state, &options.part));
+        settings = settings.expected_bytes(part_bytes(&state, &bounds));
     }
     let mut builder = create(settings)?;
     if let (Some(learn), Some(path)) = (options.on_temporary, builder.temporary_path()) {
         learn(path);
     }
-    match options.changes {
-        None => copy(entries, &mut builder)?,
-        Some(changes) => {
-            let changes = NewestChanges::new(changes, state.order.clone());
-            merge(entries, changes, state.last_sequence + 1, &mut builder)?;
-        }
-    }
+    let changes = options.changes.unwrap_or_else(|| Box::new(iter::empty()));
+    merge(db.range(bounds), changes, &state, &mut builder)?;
     let built = builder.finish()?;
     let has_writer = had_writer || holds_lock(db.path()) || !matches!(db.refresh(), Ok(false));
     Ok(Compacted {
@@ -296,13 +247,8 @@ fn needs_repair(error: Error) -> Error {
 }
 
 /// Bytes of the tables that may hold a part of the database.
-fn part_bytes(state: &State, part: &Part) -> u64 {
-    let place = |end: &[u8]| match part {
-        Part::All => Ordering::Equal,
-        Part::Range(bounds) => state.place(end, bounds),
-        Part::Prefix(prefix) if end.starts_with(prefix) => Ordering::Equal,
-        Part::Prefix(prefix) => end.cmp(prefix),
-    };
+fn part_bytes(state: &State, bounds: &Bounds) -> u64 {
+    let place = |end: &[u8]| state.place(end, bounds);
     let runs = state.runs.iter();
     let tables = runs.flat_map(|run| state.within(run, place));
     tables.map(|table| table.file.size).sum()
@@ -394,107 +340,72 @@ impl FilterPolicy for BloomOfGo {
     }
 }
 
-/// Adds the entry that a range lends.
-fn add_lent(entries: &DatabaseRange, builder: &mut DatabaseBuilder) -> Result<()> {
-    let Some((user_key, sequence)) = entries.lent_version() else {
-        return Ok(());
-    };
-    let value_type = ValueType::Value;
-    builder.add(
-        InternalKey {
-            user_key,
-            sequence,
-            value_type,
-        },
-        entries.value(),
-    )
-}
-
-fn copy(mut entries: DatabaseRange, builder: &mut DatabaseBuilder) -> Result<()> {
-    while entries.advance().map_err(needs_repair)? {
-        add_lent(&entries, builder)?;
-    }
-    Ok(())
-}
-
 /// Adds entries and changes in the order of their keys. A change replaces the entry of its key.
 fn merge(
     mut entries: DatabaseRange,
-    mut changes: NewestChanges<'_>,
-    sequence: u64,
+    mut changes: Box<dyn Iterator<Item = Change> + '_>,
+    state: &State,
     builder: &mut DatabaseBuilder,
 ) -> Result<()> {
+    let value_type = ValueType::Value;
+    let mut change = next_change(&mut changes, None, &*state.order)?;
     let mut has_entry = entries.advance().map_err(needs_repair)?;
-    let mut has_change = changes.advance()?;
-    while has_entry || has_change {
-        let order = match (has_entry, has_change) {
-            (true, false) => Ordering::Less,
-            (false, _) => Ordering::Greater,
-            _ => changes.order.compare(entries.key(), &changes.user_key),
+    while has_entry || change.is_some() {
+        let order = match &change {
+            Some((key, _)) if has_entry => state.order.compare(entries.key(), key),
+            Some(_) => Ordering::Greater,
+            None => Ordering::Less,
         };
-        if order.is_lt() {
-            add_lent(&entries, builder)?;
-        } else if changes.value_type == ValueType::Value {
-            let (user_key, value_type) = (&*changes.user_key, changes.value_type);
-            let version = InternalKey {
-                user_key,
-                sequence,
-                value_type,
-            };
-            builder.add(version, changes.input.value())?;
+        if order.is_lt()
+            && let Some((user_key, sequence)) = entries.lent_version()
+        {
+            builder.add(
+                InternalKey {
+                    user_key,
+                    sequence,
+                    value_type,
+                },
+                entries.value(),
+            )?;
+        }
+        if order.is_ge()
+            && let Some((user_key, Some(value))) = &change
+        {
+            let sequence = state.last_sequence + 1;
+            builder.add(
+                InternalKey {
+                    user_key,
+                    sequence,
+                    value_type,
+                },
+                value,
+            )?;
         }
         if order.is_le() {
             has_entry = entries.advance().map_err(needs_repair)?;
         }
         if order.is_ge() {
-            has_change = changes.advance()?;
+            change = next_change(&mut changes, change.as_ref(), &*state.order)?;
         }
     }
     Ok(())
 }
 
-/// The newest version of each key of a source of changes.
-struct NewestChanges<'a> {
-    input: Box<dyn SortedInput + 'a>,
-    order: Arc<dyn Comparator>,
-    has_begun: bool,
-    /// Of the current change.
-    user_key: Vec<u8>,
-    value_type: ValueType,
-}
-
-impl<'a> NewestChanges<'a> {
-    fn new(input: Box<dyn SortedInput + 'a>, order: Arc<dyn Comparator>) -> NewestChanges<'a> {
-        NewestChanges {
-            input,
-            order,
-            has_begun: false,
-            user_key: Vec::new(),
-            value_type: ValueType::Value,
-        }
+/// Returns the next change, which comes after the one before.
+fn next_change(
+    changes: &mut dyn Iterator<Item = Change>,
+    previous: Option<&Change>,
+    order: &dyn Comparator,
+) -> Result<Option<Change>> {
+    let next = changes.next();
+    if let (Some((before, _)), Some((key, _))) = (previous, &next)
+        && order.compare(before, key).is_ge()
+    {
+        let shown = key.get(..100).unwrap_or(key).escape_ascii();
+        let message = format!(
+            "the change of \"{shown}\" does not come after the one before: changes ascend by key"
+        );
+        return Err(Error::new(ErrorKind::OutOfOrder, message));
     }
-
-    fn advance(&mut self) -> Result<bool> {
-        while self.input.advance()? {
-            let version = parse_version(self.input.key())?;
-            let order = match self.has_begun {
-                true => self.order.compare(&self.user_key, version.user_key),
-                false => Ordering::Less,
-            };
-            if order.is_gt() {
-                let shown = version.user_key.escape_ascii();
-                let message = format!(
-                    "the change of \"{shown}\" comes before the one last read: changes ascend by key"
-                );
-                return Err(Error::new(ErrorKind::OutOfOrder, message));
-            }
-            if order.is_lt() {
-                self.has_begun = true;
-                self.value_type = version.value_type;
-                version.user_key.clone_into(&mut self.user_key);
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
+    Ok(next)
 }

@@ -40,7 +40,7 @@ mod walk;
 mod writer;
 
 pub use builder::{BuiltDatabase, DatabaseBuildOptions, DatabaseBuilder};
-pub use compact::{Changes, CompactOptions, Compacted, compact_into};
+pub use compact::{CompactOptions, Compacted, compact_into};
 pub use database::{Database, DatabaseOptions};
 pub use directory::{DatabaseFile, FileKind, FileState};
 pub use indexeddb::IndexedDbComparator;

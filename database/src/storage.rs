@@ -163,7 +163,7 @@ impl NewFileSystem {
             return Err(invalid("this path has no name that a directory could get"));
         };
         if !parent.is_dir() {
-            let what = format!("{} is no directory: make it first", parent.display());
+            let what = "the directory that it is to be in is not there: make it first";
             return Err(failed(io::Error::new(io::ErrorKind::NotFound, what)));
         }
         // Without a separator at the end, which would follow a link.
@@ -209,12 +209,9 @@ impl NewFileSystem {
 
 /// The error of a new directory where something stands.
 pub(crate) fn taken(path: &Path) -> Error {
-    let source = io::ErrorKind::AlreadyExists.into();
-    Error::io(
-        "a database is made where nothing is yet, and here is something",
-        source,
-    )
-    .at_path(path)
+    let what = "something is here, and a database replaces nothing: name another directory";
+    let source = io::Error::new(io::ErrorKind::AlreadyExists, what);
+    Error::io("creating a database", source).at_path(path)
 }
 
 impl NewDirectory for NewFileSystem {

@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use leveltable_database::{
-    Changes, CompactOptions, DatabaseBuildOptions, DatabaseBuilder, compact_into,
-};
+use leveltable_database::{CompactOptions, DatabaseBuildOptions, DatabaseBuilder, compact_into};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -59,7 +57,7 @@ pub(crate) fn _compact_database<'py>(
     let codec = codec(compression, level)?;
     let compacted = py.detach(|| {
         let mut options = CompactOptions::new().ignore_space(ignore_space);
-        options = options.range(bounds).changes(Changes::new(pairs));
+        options = options.range(bounds).changes(pairs);
         if let Some(codec) = codec {
             options = options.compression(codec);
         }
