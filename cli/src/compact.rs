@@ -176,8 +176,7 @@ fn replacing(old: &Path, new: &Path) -> Vec<String> {
         PathBuf::from(name)
     });
     let kept = { kept }.find(|path| fs::symlink_metadata(path).is_err());
-    let [place_word, kept, new] =
-        [&place, &kept.unwrap_or_default(), new].map(|path| shell_word(path));
+    let [place_word, kept, new] = [&place, &kept.unwrap_or_default(), new].map(shell_word);
     if cfg!(windows) {
         return vec![
             format!("  move {place_word} {kept}"),
