@@ -143,7 +143,7 @@ fn lines_that_are_no_entries_build_nothing() {
         (
             &["--format=jsonl"],
             "{\"key\":\"a\",\"sequence\":1,\"type\":\"value\",\"value\":\"\"}\n",
-            &["--keys=database"],
+            &["--keys database"],
         ),
         (
             &["--keys=database"],
