@@ -144,9 +144,13 @@ fn fill(
     let mut sorter = args
         .sort
         .then(|| Sorter::new(order, args.keep_last, args.sort_memory));
-    let mut previous = None;
+    let (mut previous, mut count) = (None, 0u64);
     while let Some((key, value)) = entries.next()? {
-        progress.set(entries.position());
+        // Asking for the time takes as long as the entry.
+        count += 1;
+        if count.is_multiple_of(256) {
+            progress.set(entries.position());
+        }
         match &mut sorter {
             Some(sorter) => sorter.add(&key, &value)?,
             None => add(&key, &value).map_err(|e| match e.kind() {
