@@ -8,7 +8,7 @@ pub(crate) const MAX_VARINT64_LEN: usize = 10;
 /// Appends `value` as a varint: seven bits per byte, lowest first, with the high bit set on all but the last byte. For
 /// example, 300 is `ac 02`.
 #[inline]
-pub(crate) fn put_varint(dst: &mut Vec<u8>, mut value: u64) {
+pub fn put_varint(dst: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         dst.push(value as u8 | 0x80);
         value >>= 7;

@@ -32,6 +32,7 @@
 //! | read in order | [`Table::range`], [`Table::prefix`], [`Cursor`]: both ways |
 //! | see how large a range is, and find the middle of a table | [`Table::approximate_bytes`], [`Table::key_at_fraction`], [`Table::splits`] |
 //! | read several tables as one | [`Table::merge`], [`DbTable::merge`], module [`merge`] |
+//! | pass on sorted entries, whatever holds them | [`SortedInput`], [`SortedEntries`] |
 //! | choose how a table is opened | [`OpenOptions`], [`BlockCache`], [`ReadOptions`] |
 //! | read from memory, from a map, or from anywhere else | [`Source`], [`ReadAt`] |
 //! | read a table over a network, in async code | `remote::AsyncTable`, of the feature `async`; the crate `leveltable-object-store` for object stores |
@@ -131,6 +132,7 @@ pub mod merge {
 mod read;
 #[doc(hidden)]
 pub mod sister_crates;
+mod sorted_input;
 mod write;
 
 /// The crate whose [`Bytes`](bytes::Bytes) this interface uses.
@@ -151,6 +153,7 @@ pub use read::source::{ReadAt, Source};
 pub use read::stats::Stats;
 pub use read::table::Table;
 pub use read::table_cache::{OpenTable, TableCache};
+pub use sorted_input::{SortedEntries, SortedInput};
 pub use write::builder::TableBuilder;
 pub use write::new_file::{Destination, NewFile};
 pub use write::options::WriteOptions;

@@ -3,8 +3,11 @@
 
 use std::sync::Arc;
 
-pub use crate::coding::{fixed32_at, get_varint64};
+use bytes::Bytes;
+
+pub use crate::coding::{fixed32_at, get_varint64, put_varint};
 pub use crate::comparator::Order;
+use crate::error::Result;
 pub use crate::error::show_key;
 use crate::filter::{FilterPolicy, PrefixExtractor};
 pub use crate::format::checksum::{crc32c, mask, unmask};
@@ -16,6 +19,7 @@ pub use crate::read::identify::{PEEK_LEN, describe, foreign_table};
 use crate::read::options::OpenOptions;
 pub use crate::read::range::no_prefixes;
 pub use crate::read::recognise::Evidence;
+use crate::read::table::Table;
 use crate::write::builder::TableBuilder;
 use crate::write::new_file::Destination;
 
@@ -38,6 +42,17 @@ pub fn known_policy(options: &OpenOptions, name: &[u8]) -> Option<Arc<dyn Filter
 /// The prefix extractor of this name, if it is known.
 pub fn known_extractor(options: &OpenOptions, name: &[u8]) -> Option<Arc<dyn PrefixExtractor>> {
     options.known_extractor(name)
+}
+
+/// The frame of data block `i`, one of `0..data_blocks()`, as it is stored and unchecked, and its offset.
+///
+/// # Errors
+///
+/// Those of reading the index and the block.
+pub fn data_frame(table: &Table, i: usize) -> Result<(u64, Bytes)> {
+    let block = table.inner.block(i)?;
+    let frame = table.inner.file.read_frame(block.handle)?;
+    Ok((block.handle.offset, frame))
 }
 
 /// The order of the keys that the builder takes.

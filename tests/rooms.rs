@@ -7,7 +7,7 @@ use std::path::Path;
 /// The rooms, lowest first. A file may import from its own room and from any before it.
 const ROOMS: [&[&str]; 8] = [
     &["coding", "error"],
-    &["comparator"],
+    &["comparator", "sorted_input"],
     &["filter"],
     &["format"],
     &["write"],

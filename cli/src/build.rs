@@ -1,32 +1,40 @@
-//! `leveltable build`: builds a table from lines of text, CSV or JSON lines.
+//! `leveltable build`: builds a table, or a database, from lines of text, CSV or JSON lines.
 
 use std::path::PathBuf;
 
-use leveltable::ErrorKind;
+use leveltable::db::InternalKey;
+use leveltable::{ErrorKind, WriteOptions};
+use leveltable_database::{DatabaseBuildOptions, DatabaseBuilder};
 use serde_json::json;
 
 use crate::Answer;
 use crate::failure::Failure;
 use crate::input::{Entries, InputOptions};
-use crate::output::{Progress, print};
+use crate::interrupt;
+use crate::output::{Progress, count, print, report};
 use crate::place::{check_no_secret, check_order_of_arguments, is_url};
 use crate::remote;
 use crate::set::Shard;
 use crate::sort::{KeyOrder, Sorter};
-use crate::write::{Add, TableOptions, check_out, parse_size, write_table};
+use crate::write::{
+    Add, TableOptions, check_out, is_stdout, parse_size, report_leftovers, write_table,
+};
 
-/// Build a table from lines of text, CSV or JSON lines.
+/// Build a table or a database from lines of text, CSV or JSON lines.
 ///
-/// Without --format, a line is `key<TAB>value`, with escapes, whatever it looks like. OUT appears only when the table
-/// is complete and on disk.
+/// Without --format, a line is `key<TAB>value`, with escapes, whatever it looks like. OUT appears only when the table,
+/// or with --database the directory, is complete and on disk.
 #[derive(clap::Args)]
 #[command(after_help = include_str!("help/build.txt").trim_end())]
 pub(crate) struct Args {
-    /// The table's file or URL; - for standard output
+    /// The table's file or URL; - for standard output; with --database, the new directory
     out: PathBuf,
     /// The lines; - for standard input
     #[arg(value_name = "IN", default_value = "-")]
     input: PathBuf,
+    /// Build a LevelDB database: a directory
+    #[arg(long, conflicts_with_all = ["force", "json", "no_properties"])]
+    database: bool,
     /// Replace OUT if it exists
     #[arg(long)]
     force: bool,
@@ -53,14 +61,19 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
-    let order = KeyOrder::of(args.entries.database);
-    let options = args.table.write(order)?;
+    let order = KeyOrder::of(args.entries.has_versions());
+    let options = args
+        .table
+        .write(KeyOrder::of(args.database || order.is_database()))?;
     if is_url(&args.input) {
         check_no_secret(&args.input)?;
         let what = "entries are read from a file or standard input: download them first";
         return Err(Failure::of(&args.input, what));
     }
     check_order_of_arguments(&args.out, &args.input)?;
+    if args.database {
+        return build_database(args, order, options.properties(false));
+    }
     check_out(&args.out, args.force)?;
     if args.json {
         if args.out.as_os_str() == "-" {
@@ -81,6 +94,45 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     Ok(Answer::Yes)
 }
 
+/// Builds a directory. LevelDB reads its tables, and needs no properties in them.
+fn build_database(args: &Args, order: KeyOrder, tables: WriteOptions) -> Result<Answer, Failure> {
+    if is_url(&args.out) || is_stdout(&args.out) {
+        return Err(Failure::of(
+            &args.out,
+            "a database is a directory: name one that is not there yet",
+        ));
+    }
+    let entries = Entries::open(&args.input, &args.entries)?;
+    let mut failure = None;
+    let built = interrupt::guard_directory(|guard| {
+        let options = DatabaseBuildOptions::new().tables(tables);
+        let mut builder = DatabaseBuilder::create(&args.out, options)?;
+        if let Some(temporary) = builder.temporary_path() {
+            guard(temporary);
+        }
+        let mut add = |key: &[u8], value: &[u8]| match InternalKey::parse(key) {
+            Some(version) if order.is_database() => builder.add(version, value),
+            _ => builder.put(key, value),
+        };
+        if let Err(failed) = fill(&mut add, entries, order, args) {
+            failure = Some(failed);
+            return Ok(None);
+        }
+        builder.finish().map(Some)
+    })?;
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    let built = built.unwrap_or_default();
+    let (entries, tables) = (count(built.entries, "entry"), count(built.tables, "table"));
+    report(
+        &args.out,
+        format!("{entries} in {tables}, {} bytes", built.bytes),
+    );
+    report_leftovers(&built.leftovers);
+    Ok(Answer::Yes)
+}
+
 /// Passes all entries to `add`, which adds one to the table.
 fn fill(
     add: &mut Add<'_>,
@@ -92,9 +144,13 @@ fn fill(
     let mut sorter = args
         .sort
         .then(|| Sorter::new(order, args.keep_last, args.sort_memory));
-    let mut previous = None;
+    let (mut previous, mut count) = (None, 0u64);
     while let Some((key, value)) = entries.next()? {
-        progress.set(entries.position());
+        // Asking for the time takes as long as the entry.
+        count += 1;
+        if count.is_multiple_of(256) {
+            progress.set(entries.position());
+        }
         match &mut sorter {
             Some(sorter) => sorter.add(&key, &value)?,
             None => add(&key, &value).map_err(|e| match e.kind() {

@@ -50,7 +50,11 @@ impl From<Error> for Failure {
             (Some(what), Some(path)) => Failure::of(path, what),
             (Some(what), None) => Failure::new(what),
             // The file has appeared since its path was checked.
-            (None, Some(path)) if cause_of(&error) == Some(io::ErrorKind::AlreadyExists) => {
+            // A database replaces nothing, by force neither.
+            (None, Some(path))
+                if cause_of(&error) == Some(io::ErrorKind::AlreadyExists)
+                    && !error.to_string().contains("a database replaces nothing") =>
+            {
                 Failure::taken(path)
             }
             _ => Failure::Message(with_remedies(&error.to_string())),

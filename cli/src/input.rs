@@ -11,6 +11,7 @@ use clap::{Args, ValueEnum};
 use leveltable::db::{MAX_SEQUENCE, ValueType};
 
 use self::csv::CsvRecords;
+pub(crate) use self::json::parse_change;
 use self::json::parse_json;
 use crate::failure::Failure;
 use crate::notation::Notation;
@@ -20,7 +21,7 @@ use crate::write::parse_character;
 /// The format of the input.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// Key, tab, value on each line, with escapes; with --database: key, sequence, type (value or deletion), value
+    /// Key, tab, value on each line, with escapes; with --keys database: key, sequence, type (value or deletion), value
     #[value(alias = "tab")]
     Text,
     /// Comma-separated fields, in quotes where necessary: the first is the key, the second the value
@@ -28,6 +29,15 @@ pub(crate) enum Format {
     /// A JSON object on each line, as `scan --json` prints it: key or key_hex, value or value_hex
     #[value(alias = "json")]
     Jsonl,
+}
+
+/// The kind of the input's keys.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
+enum EntryKeys {
+    /// Plain keys
+    Plain,
+    /// Keys of a database: entries also have a sequence number and a type, value or deletion
+    Database,
 }
 
 /// How the input is read.
@@ -50,7 +60,7 @@ pub(crate) struct InputOptions {
     #[arg(long, value_name = "FIELD")]
     value_field: Option<String>,
     /// The value is the whole record, as JSON
-    #[arg(long, conflicts_with_all = ["value_field", "database"])]
+    #[arg(long, conflicts_with = "value_field")]
     whole_record: bool,
     /// The first record of CSV holds the names of the fields
     #[arg(long)]
@@ -58,9 +68,9 @@ pub(crate) struct InputOptions {
     /// The character between the fields of CSV
     #[arg(long, value_name = "CHARACTER", default_value = ",", value_parser = parse_delimiter)]
     delimiter: u8,
-    /// Build a table of a LevelDB database, whose entries also have a sequence number and a type
-    #[arg(long)]
-    pub(crate) database: bool,
+    /// The kind of the keys
+    #[arg(long, value_enum, default_value_t = EntryKeys::Plain, value_name = "KIND")]
+    keys: EntryKeys,
     /// Keys and values are in hexadecimal
     #[arg(long)]
     hex: bool,
@@ -81,7 +91,9 @@ impl InputOptions {
     fn check(&self) -> Result<(), Failure> {
         let (is_text, is_csv) = (self.format == Format::Text, self.format == Format::Csv);
         let (keys, value) = (self.key_names(), self.value_name());
-        let what = if self.names_fields() && is_text {
+        let what = if self.whole_record && self.has_versions() {
+            "--whole-record cannot be used with --keys database: a record has a sequence and a type as well"
+        } else if self.names_fields() && is_text {
             "--key-field, --value-field and --whole-record need --format csv or --format jsonl"
         } else if (self.header || self.delimiter != b',') && !is_csv {
             "--header and --delimiter need --format csv"
@@ -93,6 +105,11 @@ impl InputOptions {
             return Ok(());
         };
         Err(Failure::new(what))
+    }
+
+    /// Whether entries have a sequence number and a type.
+    pub(crate) fn has_versions(&self) -> bool {
+        self.keys == EntryKeys::Database
     }
 
     fn notation(&self) -> Notation {
@@ -334,11 +351,16 @@ impl Lines {
 }
 
 fn parse_tabs(line: &[u8], options: &InputOptions) -> Parsed<Entry> {
-    let (notation, is_database) = (options.notation(), options.database);
+    let (notation, is_database) = (options.notation(), options.has_versions());
     let (columns, names, number, or) = if is_database {
         (4, "key, sequence, type and value", "four", "")
     } else {
-        (2, "key and value", "two", ", or use --raw or --database")
+        (
+            2,
+            "key and value",
+            "two",
+            ", or use --raw or --keys database",
+        )
     };
     // Everything after the last separator is the value, because a raw one may contain tabs.
     let mut fields = line.splitn(columns, |&b| b == b'\t');

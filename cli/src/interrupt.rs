@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 use std::process;
+#[cfg(target_os = "linux")]
+use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -45,6 +47,33 @@ pub(crate) fn create(
         true
     }));
     Ok(builder)
+}
+
+/// Calls `work`, which writes a new directory. It passes the temporary directory to its argument before anything is in there. If the
+/// user terminates the program before the work is done, nothing is left on disk.
+pub(crate) fn guard_directory<T>(
+    work: impl FnOnce(Box<dyn FnOnce(&Path)>) -> leveltable::Result<T>,
+) -> leveltable::Result<T> {
+    handle();
+    // The handler waits for this lock, which is held until the path is known.
+    let mut lock = unfinished();
+    let guard = move |temporary: &Path| {
+        let temporary = temporary.to_owned();
+        *lock = Some(Box::new(move || {
+            // Finishing the database renames the directory. Meanwhile, files may appear in it.
+            let is_finished = !temporary.exists();
+            while temporary.exists() && fs::remove_dir_all(&temporary).is_err() {
+                thread::yield_now();
+            }
+            !is_finished
+        }));
+    };
+    let done = work(Box::new(guard));
+    if done.is_err() && INTERRUPTED_AT.get().is_some() {
+        // It failed because its files vanished. The handler ends the program.
+        thread::sleep(Duration::from_secs(10));
+    }
+    done
 }
 
 /// Calls `undo` before the program ends because the user terminates it. If that returns `false`, the program goes on.
@@ -96,6 +125,8 @@ fn handle_signals(end: fn()) {
         .into_iter()
         .filter(|&signal| !is_ignored(signal));
     // Without a handler a temporary file may be left behind, as after a signal that no program can handle.
+    // A write past the limit of a file's size is then an error, and not the end of the program.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     if let Ok(mut signals) = signal_hook::iterator::Signals::new(signals) {
         thread::spawn(move || signals.forever().for_each(|_| end()));
     }

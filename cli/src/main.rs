@@ -14,6 +14,7 @@
 )]
 
 mod build;
+mod compact;
 mod database;
 mod failure;
 mod get;
@@ -50,7 +51,7 @@ use clap::{Parser, Subcommand};
 use crate::failure::Failure;
 
 /// Inspects, searches and checks LevelDB's table files (.ldb, .sst), salvages damaged ones and builds new
-/// ones.
+/// ones; builds and compacts databases.
 #[derive(Parser)]
 #[command(name = "leveltable", version, after_help = include_str!("help/leveltable.txt").trim_end(), max_term_width = 100)]
 #[command(infer_subcommands = true)]
@@ -68,6 +69,7 @@ enum Command {
     Verify(verify::Args),
     Salvage(salvage::Args),
     Build(build::Args),
+    Compact(compact::Args),
     Merge(merge::Args),
     Publish(publish::Args),
     Prune(prune::Args),
@@ -102,6 +104,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::run(&args),
         Command::Salvage(args) => salvage::run(&args),
         Command::Build(args) => build::run(&args),
+        Command::Compact(args) => compact::run(&args),
         Command::Merge(args) => merge::run(&args),
         Command::Publish(args) => publish::run(&args),
         Command::Prune(args) => prune::run(&args),

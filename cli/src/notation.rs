@@ -118,6 +118,9 @@ fn is_plain(c: char) -> bool {
 }
 
 fn unescape(written: &[u8]) -> Result<Vec<u8>, String> {
+    if !written.contains(&b'\\') {
+        return Ok(written.to_vec());
+    }
     let (mut bytes, mut rest) = (Vec::new(), written);
     while let Some(at) = rest.iter().position(|&b| b == b'\\') {
         let (plain, escape) = rest.split_at(at);

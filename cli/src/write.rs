@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, IsTerminal};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use leveltable::filter::{DelimitedPrefix, FixedPrefix};
@@ -10,7 +10,7 @@ use leveltable::{BloomFilterPolicy, Compression, RibbonFilterPolicy, Summary, Wr
 
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::output::report;
+use crate::output::{note, report};
 use crate::place::{check_url, is_url};
 use crate::remote::{self, file_at};
 use crate::sort::KeyOrder;
@@ -52,7 +52,7 @@ pub(crate) struct TableOptions {
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-enum Codec {
+pub(crate) enum Codec {
     /// No compression
     None,
     /// LevelDB's default
@@ -130,7 +130,7 @@ impl TableOptions {
     }
 }
 
-fn compression(codec: Codec, level: Option<u8>) -> Result<Compression, Failure> {
+pub(crate) fn compression(codec: Codec, level: Option<u8>) -> Result<Compression, Failure> {
     let (levels, default) = match codec {
         Codec::None | Codec::Snappy if level.is_some() => {
             let what = "--level: this codec has no levels; zstd, zlib and deflate do";
@@ -216,7 +216,15 @@ pub(crate) fn write_table(
     Ok(summary)
 }
 
-fn is_stdout(out: &Path) -> bool {
+/// Says which temporary directories of databases lie beside a new one.
+pub(crate) fn report_leftovers(leftovers: &[PathBuf]) {
+    for path in leftovers {
+        let what = "left by a build that was killed, unless one is at work: it can be deleted";
+        note(path, what);
+    }
+}
+
+pub(crate) fn is_stdout(out: &Path) -> bool {
     out.as_os_str() == "-"
 }
 

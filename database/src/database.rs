@@ -14,6 +14,7 @@ use leveltable::{Comparator, KeyRange, OpenOptions, Result};
 use crate::directory::DatabaseFile;
 use crate::log::Recovery;
 use crate::state::{State, retry};
+use crate::storage::{Directory, FileSystem};
 use crate::walk::DatabaseRange;
 
 /// A LevelDB database, opened for reading only: its live contents as of opening, or of the last [`refresh`](Database::refresh).
@@ -38,7 +39,7 @@ use crate::walk::DatabaseRange;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Database {
-    dir: Arc<Path>,
+    dir: Arc<dyn Directory>,
     /// Locked only to take or to replace what is inside.
     state: Arc<RwLock<Arc<State>>>,
 }
@@ -62,7 +63,7 @@ impl Database {
 
     fn new(state: State) -> Database {
         Database {
-            dir: state.dir.as_path().into(),
+            dir: state.dir.clone(),
             state: Arc::new(RwLock::new(Arc::new(state))),
         }
     }
@@ -103,7 +104,7 @@ impl Database {
 
     /// The directory, as it was given.
     pub fn path(&self) -> &Path {
-        &self.dir
+        self.dir.path()
     }
 
     /// Returns the value of `key`; `None` if there is none, or it was deleted.
@@ -313,7 +314,7 @@ impl DatabaseOptions {
     /// As [`Database::open_read_only`], and [`ErrorKind::Comparator`] if the MANIFEST names another order than
     /// [`comparator`](DatabaseOptions::comparator).
     pub fn open_read_only(&self, dir: impl AsRef<Path>) -> Result<Database> {
-        retry(|_| State::read(dir.as_ref(), self)).map(Database::new)
+        self.open_in(FileSystem::at(dir.as_ref()))
     }
 
     /// Reads all tables and logs in `dir` as if a MANIFEST listed them, the tables in level 0: for a directory whose MANIFEST
@@ -328,7 +329,12 @@ impl DatabaseOptions {
     ///
     /// Those of listing the directory, of reading a log, and of opening a table.
     pub fn open_without_manifest(&self, dir: impl AsRef<Path>) -> Result<Database> {
-        State::read_without_manifest(dir.as_ref(), self).map(Database::new)
+        let dir = FileSystem::at(dir.as_ref());
+        State::read_without_manifest(&dir, self).map(Database::new)
+    }
+
+    pub(crate) fn open_in(&self, dir: Arc<dyn Directory>) -> Result<Database> {
+        retry(|_| State::read(&dir, self)).map(Database::new)
     }
 
     pub(crate) fn open_tables_limit(&self) -> usize {

@@ -1,15 +1,17 @@
 //! The files of a database's directory: what they are, which of them count, and what CURRENT names.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::{self, DirEntry, File};
-use std::io::{self, Read};
+use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use leveltable::{Error, ErrorKind, Result};
+use leveltable::{Error, ErrorKind, ReadAt, Result};
 use same_file::Handle;
 
 use crate::record::TableFile;
 use crate::state::State;
+use crate::storage::Directory;
 
 pub(crate) const WITHOUT_MANIFEST: &str = "open_without_manifest reads what tables and logs say";
 
@@ -60,14 +62,6 @@ pub(crate) fn name_of(path: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Opens a regular file for reading. (Opening a pipe would wait for its writer.)
-pub(crate) fn open_file(path: &Path) -> io::Result<File> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("this is not a regular file"));
-    }
-    File::open(path)
-}
-
 /// A failed operation on a path. On Windows, LevelDB's writer opens its log and its MANIFEST for itself alone.
 pub(crate) fn failed(doing: &str, error: io::Error, path: &Path) -> Error {
     // 32 is ERROR_SHARING_VIOLATION.
@@ -77,16 +71,11 @@ pub(crate) fn failed(doing: &str, error: io::Error, path: &Path) -> Error {
 }
 
 /// Names and bytes of the files in `dir`. Those that vanish meanwhile are left out.
-pub(crate) fn list(dir: &Path) -> Result<BTreeMap<String, Option<u64>>> {
-    let entries = fs::read_dir(dir).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-    let entries = entries.map_err(|error| failed("listing the directory", error, dir))?;
-    let file = |entry: DirEntry| {
-        // Names of LevelDB's files are ASCII.
-        let name = entry.file_name().into_string().ok()?;
-        let metadata = fs::metadata(entry.path()).ok()?;
-        metadata.is_file().then_some((name, Some(metadata.len())))
-    };
-    Ok(entries.into_iter().filter_map(file).collect())
+pub(crate) fn list(dir: &dyn Directory) -> Result<BTreeMap<String, Option<u64>>> {
+    let files = dir.list();
+    let files = files.map_err(|error| failed("listing the directory", error, dir.path()))?;
+    let file = |(name, bytes)| (name, Some(bytes));
+    Ok(files.into_iter().map(file).collect())
 }
 
 /// The error of a database that changed while it was read. Seen by ranges under way, which cannot start over; by others only if
@@ -96,31 +85,45 @@ pub(crate) fn changed(path: &Path) -> Error {
 }
 
 /// What CURRENT points to: the MANIFEST, held open, which keeps its identity from being used again.
-#[derive(Debug, PartialEq)]
 pub(crate) struct Current {
     pub(crate) path: PathBuf,
-    pub(crate) handle: Handle,
+    pub(crate) file: Arc<dyn ReadAt>,
+    handle: Option<Handle>,
+}
+
+impl PartialEq for Current {
+    fn eq(&self, other: &Current) -> bool {
+        (&self.path, &self.handle) == (&other.path, &other.handle)
+    }
+}
+
+impl fmt::Debug for Current {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Current").field(&self.path).finish()
+    }
 }
 
 impl Current {
     /// Reads CURRENT and opens the MANIFEST. Fails with [`ErrorKind::Replaced`] if CURRENT changed in between.
-    pub(crate) fn open(dir: &Path) -> Result<Current> {
-        let path = read_current(dir)?;
-        match open_file(&path).and_then(Handle::from_file) {
-            Ok(handle) => Ok(Current { path, handle }),
+    pub(crate) fn open(dir: &dyn Directory) -> Result<Current> {
+        let name = read_current(dir)?;
+        let path = dir.path().join(&name);
+        let held = dir.hold(&name);
+        match held.and_then(|handle| Ok((handle, dir.open(&name)?))) {
+            Ok((handle, file)) => Ok(Current { path, file, handle }),
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(failed("opening the MANIFEST", error, &path))
             }
-            Err(_) if read_current(dir)? != path => Err(changed(dir)),
+            Err(_) if read_current(dir)? != name => Err(changed(dir.path())),
             Err(_) => {
-                let what = format!("CURRENT names {}, which is not there", name_of(&path));
+                let what = format!("CURRENT names {name}, which is not there");
                 Err(not_a_database(dir, &format!("{what}; {WITHOUT_MANIFEST}")))
             }
         }
     }
 
     /// Whether CURRENT still names this MANIFEST, and its name this file.
-    pub(crate) fn is_current(&self, dir: &Path) -> Result<bool> {
+    pub(crate) fn is_current(&self, dir: &dyn Directory) -> Result<bool> {
         match Current::open(dir) {
             Err(error) if error.kind() != ErrorKind::Io => Ok(false),
             named => Ok(named? == *self),
@@ -129,31 +132,25 @@ impl Current {
 
     /// Bytes of the MANIFEST, which grows.
     pub(crate) fn len(&self) -> Result<u64> {
-        let metadata = self.handle.as_file().metadata();
-        let metadata = metadata.map_err(|e| failed("reading the MANIFEST", e, &self.path))?;
-        Ok(metadata.len())
+        let len = self.file.size();
+        len.map_err(|error| failed("reading the MANIFEST", error, &self.path))
     }
 }
 
-/// The first bytes of a file: more than any name of a MANIFEST has.
-fn read_start(path: &Path) -> io::Result<Vec<u8>> {
-    let mut start = Vec::new();
-    open_file(path)?.take(1000).read_to_end(&mut start)?;
-    Ok(start)
-}
+/// More bytes than any name of a MANIFEST has.
+const NAME_LEN: u64 = 1000;
 
-/// The path of the MANIFEST that CURRENT names.
-fn read_current(dir: &Path) -> Result<PathBuf> {
-    let path = dir.join("CURRENT");
-    let text = match read_start(&path) {
+/// The name of the MANIFEST that CURRENT names.
+fn read_current(dir: &dyn Directory) -> Result<String> {
+    let text = match dir.read("CURRENT", NAME_LEN) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(no_database(dir)?),
-        read => read.map_err(|error| failed("reading CURRENT", error, &path))?,
+        read => read.map_err(|e| failed("reading CURRENT", e, &dir.path().join("CURRENT")))?,
     };
     let name = str::from_utf8(&text).ok();
     if let Some(name) = name.and_then(|text| text.strip_suffix('\n'))
         && FileKind::of(name).0 == FileKind::Manifest
     {
-        return Ok(dir.join(name));
+        return Ok(name.to_owned());
     }
     let text = text.escape_ascii();
     let what = format!("CURRENT holds \"{text}\" instead of a MANIFEST's name and a newline");
@@ -161,10 +158,10 @@ fn read_current(dir: &Path) -> Result<PathBuf> {
 }
 
 /// The error of a directory without CURRENT, which says what it looks like.
-fn no_database(dir: &Path) -> Result<Error> {
+fn no_database(dir: &dyn Directory) -> Result<Error> {
     let files = list(dir)?;
     let has = |is_wanted: fn(&String) -> bool| files.keys().any(is_wanted);
-    let manifest = read_start(&dir.join("MANIFEST"));
+    let manifest = dir.read("MANIFEST", NAME_LEN);
     let looks_like = if files.is_empty() {
         "an empty directory"
     } else if has(|name| name.starts_with("marker.manifest.")) {
@@ -184,8 +181,8 @@ fn no_database(dir: &Path) -> Result<Error> {
     Ok(not_a_database(dir, &what))
 }
 
-fn not_a_database(dir: &Path, what: &str) -> Error {
-    Error::new(ErrorKind::NotADatabase, what).at_path(dir)
+fn not_a_database(dir: &dyn Directory, what: &str) -> Error {
+    Error::new(ErrorKind::NotADatabase, what).at_path(dir.path())
 }
 
 /// A file of a database's directory, or one that should be there.
@@ -224,7 +221,7 @@ pub enum FileState {
 impl State {
     /// The files of the directory, and those that are listed and not there.
     pub(crate) fn files(&self) -> Result<Vec<DatabaseFile>> {
-        let (mut names, listed) = (list(&self.dir)?, &self.version.tables);
+        let (mut names, listed) = (list(&*self.dir)?, &self.version.tables);
         let found: HashSet<_> = names.keys().map(|name| FileKind::of(name)).collect();
         let tables = listed.keys().map(|&number| file_name(number, "ldb"));
         let log = self.recovery.missing_log;

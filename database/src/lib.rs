@@ -28,20 +28,65 @@
 #![deny(clippy::indexing_slicing, clippy::panic)]
 
 mod approximate;
+mod builder;
+mod compact;
 mod database;
 mod directory;
 mod indexeddb;
 mod log;
 mod record;
 mod state;
+mod storage;
 mod walk;
+mod writer;
 
+pub use builder::{BuiltDatabase, DatabaseBuildOptions, DatabaseBuilder};
+pub use compact::{CompactOptions, Compacted, compact_into};
 pub use database::{Database, DatabaseOptions};
 pub use directory::{DatabaseFile, FileKind, FileState};
 pub use indexeddb::IndexedDbComparator;
 pub use log::{Gap, GapKind, LogItem, LogReader, LogRecord, ReadLog, Recovery};
 pub use record::{Batch, Edit, TableFile};
 pub use walk::{DatabaseRange, HistoryEntries, HistoryEntry, VersionState};
+
+#[doc(hidden)]
+pub mod sister_crates {
+    //! For the other crates of the workspace, which are released together with this one, and for tests: databases in directories of
+    //! any kind. May change at any time.
+
+    use std::sync::Arc;
+
+    use leveltable::Result;
+
+    pub use crate::storage::{Directory, FileSystem, NewDirectory, NewFile};
+    pub use crate::writer::holds_lock;
+    use crate::{CompactOptions, Compacted, Database, DatabaseOptions};
+    use crate::{DatabaseBuildOptions, DatabaseBuilder};
+
+    /// Opens the database in a directory.
+    pub fn open(dir: Arc<dyn Directory>, options: &DatabaseOptions) -> Result<Database> {
+        options.open_in(dir)
+    }
+
+    /// Starts a database in a new directory.
+    pub fn build(
+        new: Box<dyn NewDirectory>,
+        options: DatabaseBuildOptions,
+    ) -> Result<DatabaseBuilder> {
+        DatabaseBuilder::create_in(new, options)
+    }
+
+    /// Compacts the database in a directory into a new one.
+    pub fn compact(
+        dir: Arc<dyn Directory>,
+        new: Box<dyn NewDirectory>,
+        options: CompactOptions<'_>,
+    ) -> Result<Compacted> {
+        crate::compact::compact(dir, options, |options| {
+            DatabaseBuilder::create_in(new, options)
+        })
+    }
+}
 
 /// The README's code is compiled with the tests.
 #[cfg(doctest)]

@@ -17,16 +17,17 @@ use leveltable::db::DbEntry;
 use leveltable::sister_crates::{crc32c, mask};
 use leveltable::{Corruption, Error, ErrorKind, Result, Section};
 
-use crate::directory::{FileKind, WITHOUT_MANIFEST, changed, failed, name_of, open_file};
+use crate::directory::{FileKind, WITHOUT_MANIFEST, changed, failed, name_of};
 use crate::record::{Batch, FOREIGN};
-use crate::state::is_not_found;
+use crate::storage::{Directory, Sequential, open_file};
 
 const BLOCK_LEN: usize = 32 * 1024;
 const HEADER_LEN: usize = 7;
 
-/// Types of fragments; the one between, 3, is of middle parts.
+/// Types of fragments.
 const FULL: u8 = 1;
 const FIRST: u8 = 2;
+const MIDDLE: u8 = 3;
 const LAST: u8 = 4;
 
 /// Bytes that a reader checks in all in search of fragments after damage. A file made for it could otherwise take the square of
@@ -277,6 +278,32 @@ impl<R: Read> Iterator for LogReader<R> {
     }
 }
 
+/// A file of one record.
+pub(crate) fn encode_record(payload: &[u8]) -> Vec<u8> {
+    let mut file = Vec::new();
+    let (mut rest, mut is_first) = (payload, true);
+    while is_first || !rest.is_empty() {
+        let room = BLOCK_LEN - file.len() % BLOCK_LEN;
+        if room < HEADER_LEN {
+            file.resize(file.len() + room, 0);
+            continue;
+        }
+        let (part, after) = rest.split_at(rest.len().min(room - HEADER_LEN));
+        let kind = match (is_first, after.is_empty()) {
+            (true, true) => FULL,
+            (true, false) => FIRST,
+            (false, false) => MIDDLE,
+            (false, true) => LAST,
+        };
+        let covered = [&[kind], part].concat();
+        file.extend(mask(crc32c(&covered)).to_le_bytes());
+        file.extend((part.len() as u16).to_le_bytes());
+        file.extend(covered);
+        (rest, is_first) = (after, false);
+    }
+    file
+}
+
 /// What opening a database read, and what it passed over; returned by [`Database::recovery`](crate::Database::recovery).
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
@@ -349,12 +376,17 @@ impl Recovery {
     /// with the offset of its record.
     pub(crate) fn read_log(
         &mut self,
-        path: &Path,
+        dir: &dyn Directory,
+        name: &str,
         skip_damaged: bool,
         mut take: impl FnMut(DbEntry, u64),
     ) -> Result<()> {
-        let items = LogReader::open(path);
-        let items = items.map_err(|e| if is_not_found(&e) { changed(path) } else { e })?;
+        let path = &dir.path().join(name);
+        let file = dir.open(name).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => changed(path),
+            _ => failed("opening the log", error, path),
+        })?;
+        let items = LogReader::new(Sequential::new(file));
         let mut log = ReadLog::default();
         log.bytes = self.read(path, items, (Section::Log, skip_damaged), |record| {
             let batch = Batch::parse(&record.payload)?;
@@ -364,7 +396,7 @@ impl Recovery {
             changes.for_each(|change| take(change, record.offset));
             Ok(())
         })?;
-        log.number = FileKind::of(&name_of(path)).1.unwrap_or(0);
+        log.number = FileKind::of(name).1.unwrap_or(0);
         self.logs.push(log);
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use leveltable::db::{DbEntry, InternalKey, MAX_SEQUENCE, Version};
-use leveltable::sister_crates::{get_varint64, user_key};
+use leveltable::sister_crates::{get_varint64, put_varint, user_key};
 use leveltable::{Corruption, Section};
 
 /// LevelDB has levels 0 to 6, goleveldb more where they fill up.
@@ -171,6 +171,12 @@ impl TableFile {
     }
 }
 
+/// Appends a length and as many bytes.
+fn put_string(dst: &mut Vec<u8>, bytes: &[u8]) {
+    put_varint(dst, bytes.len() as u64);
+    dst.extend_from_slice(bytes);
+}
+
 impl Edit {
     /// Decodes the payload of a MANIFEST's record.
     ///
@@ -198,6 +204,36 @@ impl Edit {
             }
         }
         Ok(())
+    }
+
+    /// The payload of a record, its fields in LevelDB's order.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut payload = Vec::new();
+        if let Some(name) = &self.comparator {
+            put_varint(&mut payload, 1);
+            put_string(&mut payload, name);
+        }
+        let (log, previous) = (self.log_number, self.prev_log_number);
+        let (next, last) = (self.next_file_number, self.last_sequence);
+        for (tag, number) in [(2, log), (9, previous), (3, next), (4, last)] {
+            if let Some(number) = number {
+                put_varint(&mut payload, tag);
+                put_varint(&mut payload, number);
+            }
+        }
+        for &(level, number) in &self.deleted {
+            for field in [6, level.into(), number] {
+                put_varint(&mut payload, field);
+            }
+        }
+        for (level, table) in &self.added {
+            for field in [7, u64::from(*level), table.number, table.size] {
+                put_varint(&mut payload, field);
+            }
+            put_string(&mut payload, &table.smallest);
+            put_string(&mut payload, &table.largest);
+        }
+        payload
     }
 
     fn read_field(&mut self, rest: &mut Decoder<'_>) -> Option<()> {

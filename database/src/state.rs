@@ -2,9 +2,9 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io::{self, Seek};
+use std::io;
 use std::ops::Bound;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::thread::sleep;
 use std::time::Duration;
@@ -20,6 +20,7 @@ use crate::directory::{Current, FileKind, changed, failed, file_name, list};
 use crate::indexeddb::IndexedDbComparator;
 use crate::log::{Gap, LogReader, Recovery, damage};
 use crate::record::{Edit, TableFile};
+use crate::storage::{Directory, Sequential};
 
 /// Bytes of keys and values of a table that is sorted in memory.
 const MAX_SORTED_BYTES: usize = 256 << 20;
@@ -59,9 +60,7 @@ pub(crate) struct Version {
 impl Version {
     /// Reads the MANIFEST from its start.
     pub(crate) fn read(current: &Current) -> Result<Version> {
-        let (path, mut file) = (&*current.path, current.handle.as_file());
-        file.rewind()
-            .map_err(|error| failed("reading the MANIFEST", error, path))?;
+        let (path, file) = (&*current.path, Sequential::new(current.file.clone()));
         let (mut version, mut recovery) = (Version::default(), Recovery::default());
         let (items, how) = (LogReader::new(file), (Section::Manifest, false));
         version.bytes = recovery.read(path, items, how, |record| version.apply(&record.payload))?;
@@ -106,7 +105,7 @@ impl Version {
 /// What a database holds at a moment. Never changes; reading on means making another.
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) dir: PathBuf,
+    pub(crate) dir: Arc<dyn Directory>,
     pub(crate) options: DatabaseOptions,
     /// `None` if the database was opened without a MANIFEST.
     pub(crate) current: Option<Current>,
@@ -143,8 +142,8 @@ impl State {
     /// Reads the database in `dir` by its MANIFEST.
     ///
     /// Fails with [`ErrorKind::Replaced`] if what was read may not fit together: a memtable became a table in between.
-    pub(crate) fn read(dir: &Path, options: &DatabaseOptions) -> Result<State> {
-        let current = Current::open(dir)?;
+    pub(crate) fn read(dir: &Arc<dyn Directory>, options: &DatabaseOptions) -> Result<State> {
+        let current = Current::open(&**dir)?;
         let mut state = State::new(dir, options, Version::read(&current)?)?;
         // If the MANIFEST still needs the same logs after they were read, no log has become a table unseen. Of compactions alone,
         // the newer result is as good.
@@ -152,18 +151,21 @@ impl State {
         if current.len()? != state.version.bytes {
             state.version = Version::read(&current)?;
         }
-        if !current.is_current(dir)? || state.version.stated.log_number != first_log {
-            return Err(changed(dir));
+        if !current.is_current(&**dir)? || state.version.stated.log_number != first_log {
+            return Err(changed(dir.path()));
         }
         state.current = Some(current);
         state.with_runs()
     }
 
     /// Reads all tables and logs in `dir`, as if they were listed.
-    pub(crate) fn read_without_manifest(dir: &Path, options: &DatabaseOptions) -> Result<State> {
+    pub(crate) fn read_without_manifest(
+        dir: &Arc<dyn Directory>,
+        options: &DatabaseOptions,
+    ) -> Result<State> {
         let mut state = State::new(dir, options, Version::default())?;
         state.recovery.without_manifest = true;
-        for (name, bytes) in list(dir)? {
+        for (name, bytes) in list(&**dir)? {
             let (FileKind::Table, Some(number)) = FileKind::of(&name) else {
                 continue;
             };
@@ -181,7 +183,7 @@ impl State {
     }
 
     /// Reads logs to their ends, one after the other: what a log shows was written after all of those before it.
-    fn new(dir: &Path, options: &DatabaseOptions, version: Version) -> Result<State> {
+    fn new(dir: &Arc<dyn Directory>, options: &DatabaseOptions, version: Version) -> Result<State> {
         let stated = version.stated.comparator.as_deref();
         let order: Arc<dyn Comparator> = match (&options.comparator, stated) {
             (Some(given), _) => given.clone(),
@@ -193,13 +195,13 @@ impl State {
         if options.comparator.is_some() && !is_known {
             let (what, given) = ("the MANIFEST names the comparator", order.name());
             let message = format!("{what} {name:?}, and the options {given:?}");
-            return Err(Error::new(ErrorKind::Comparator, message).at_path(dir));
+            return Err(Error::new(ErrorKind::Comparator, message).at_path(dir.path()));
         }
         let mut last_sequence = version.stated.last_sequence.unwrap_or(0);
         let (mut recovery, mut newest) = (Recovery::default(), HashMap::<Bytes, DbEntry>::new());
         // Listed once, before any is read.
-        for (_, _, name) in needed_logs(dir, &version)? {
-            recovery.read_log(&dir.join(name), options.skip_damaged, |entry, _| {
+        for (_, _, name) in needed_logs(&**dir, &version)? {
+            recovery.read_log(&**dir, &name, options.skip_damaged, |entry, _| {
                 last_sequence = last_sequence.max(entry.sequence);
                 let known = newest.get(&entry.user_key);
                 if known.is_none_or(|known| known.sequence <= entry.sequence) {
@@ -216,7 +218,7 @@ impl State {
             runs.push(vec![Arc::new(Listed { level, file, kept })]);
         }
         Ok(State {
-            dir: dir.to_owned(),
+            dir: dir.clone(),
             options: options.clone(),
             current: None,
             runs,
@@ -244,7 +246,8 @@ impl State {
                     let found = format!("{} and {}, which overlap", a.number, b.number);
                     let expected = "tables of a level that do not overlap";
                     let defect = Corruption::new(Section::Manifest, 0, expected, found);
-                    let manifest = self.current.as_ref().map_or(&self.dir, |at| &at.path);
+                    let manifest = self.current.as_ref();
+                    let manifest = manifest.map_or(self.dir.path(), |at| &at.path);
                     return Err(damage(manifest, defect));
                 }
             }
@@ -260,7 +263,7 @@ impl State {
         }
         let needed = "lookups, bounds and walks back need DatabaseOptions::comparator";
         let message = format!("the order {:?} is not known: {needed}", self.order_name);
-        Err(Error::new(ErrorKind::Comparator, message).at_path(&self.dir))
+        Err(Error::new(ErrorKind::Comparator, message).at_path(self.dir.path()))
     }
 
     /// Whether reading again would lead to the same state.
@@ -268,10 +271,10 @@ impl State {
         let Some(current) = &self.current else {
             return Ok(true);
         };
-        if !current.is_current(&self.dir)? || current.len()? != self.version.bytes {
+        if !current.is_current(&*self.dir)? || current.len()? != self.version.bytes {
             return Ok(false);
         }
-        let logs = needed_logs(&self.dir, &self.version)?;
+        let logs = needed_logs(&*self.dir, &self.version)?;
         let found = logs.iter().map(|&(number, bytes, _)| (number, bytes));
         let read = self.recovery.logs.iter();
         Ok(found.eq(read.map(|log| (log.number, Some(log.bytes)))))
@@ -368,11 +371,15 @@ impl State {
         Ok(opened)
     }
 
-    /// The path of a table, which may be one of LevelDB before 1.14.
-    pub(crate) fn table_path(&self, number: u64) -> PathBuf {
-        let [modern, old] = ["ldb", "sst"].map(|end| self.dir.join(file_name(number, end)));
-        let is_old = old.exists() && !modern.exists();
+    /// The name of a table, which may be one of LevelDB before 1.14.
+    fn table_name(&self, number: u64) -> String {
+        let [modern, old] = ["ldb", "sst"].map(|end| file_name(number, end));
+        let is_old = self.dir.exists(&old) && !self.dir.exists(&modern);
         if is_old { old } else { modern }
+    }
+
+    pub(crate) fn table_path(&self, number: u64) -> PathBuf {
+        self.dir.path().join(self.table_name(number))
     }
 
     /// Opens a table of so many bytes, unless it is open. Sorts it in memory if it is in another order than the database.
@@ -389,7 +396,8 @@ impl State {
 
     /// Opens a table of so many bytes, to look keys up in it or to walk it as it is stored.
     pub(crate) fn open_file(&self, number: u64, size: u64, as_stored: bool) -> Result<DbTable> {
-        let path = self.table_path(number);
+        let name = self.table_name(number);
+        let path = self.dir.path().join(&name);
         let options = self.options.tables.clone().comparator(self.order.clone());
         // Programs that do not know an order are known to have opened databases under its name, and to have written tables in
         // bytewise order there. Nobody does that to bytewise databases.
@@ -398,12 +406,13 @@ impl State {
             false if self.is_bytewise => options,
             false => options.check_order(true),
         };
-        let opened = options.open_db(&path);
+        let source = self.dir.open_table(&name);
+        let opened = source.and_then(|source| options.open_db_source(source));
         // Whatever was opened, or was not: it is the database's only if that is still the one that was read. A writer removes a
         // table after it has written so to the MANIFEST.
         if let Some(current) = &self.current {
             let is_gone = opened.as_ref().is_err_and(is_not_found);
-            if !current.is_current(&self.dir)? || is_gone && current.len()? != self.version.bytes {
+            if !current.is_current(&*self.dir)? || is_gone && current.len()? != self.version.bytes {
                 return Err(changed(&path));
             }
             if is_gone {
@@ -436,7 +445,7 @@ fn describe(table: &DbTable, number: u64) -> Result<Option<TableFile>> {
 }
 
 /// Numbers, bytes and names of the logs whose changes are not in tables yet, in ascending order.
-fn needed_logs(dir: &Path, version: &Version) -> Result<Vec<(u64, Option<u64>, String)>> {
+fn needed_logs(dir: &dyn Directory, version: &Version) -> Result<Vec<(u64, Option<u64>, String)>> {
     let log = |(name, bytes): (String, Option<u64>)| match FileKind::of(&name) {
         (FileKind::Log, Some(number)) if version.needs_log(number) => Some((number, bytes, name)),
         _ => None,

@@ -11,7 +11,7 @@ use std::vec;
 use bytes::Bytes;
 use itertools::Itertools as _;
 use leveltable::db::{DbCursor, DbEntry, DbRange, MAX_SEQUENCE, ValueType, Version};
-use leveltable::{DbTable, Error, ErrorKind, KeyRange, Result, TableCache};
+use leveltable::{DbTable, Error, ErrorKind, KeyRange, Result, SortedInput, TableCache};
 
 use self::VersionState::{Deleted, FileNotListed, Live, Overwritten};
 use crate::database::Database;
@@ -83,6 +83,12 @@ impl DatabaseRange {
     #[inline]
     pub fn value(&self) -> &[u8] {
         self.lent(false).map_or(&[], DbCursor::value)
+    }
+
+    /// User key and sequence number of that entry, if there is one.
+    pub(crate) fn lent_version(&self) -> Option<(&[u8], u64)> {
+        let lent = self.lent(false)?;
+        Some((lent.user_key(), lent.sequence()))
     }
 
     /// Takes an entry from an end, to be lent. Reads the database again if a table has vanished before the first.
@@ -219,6 +225,20 @@ fn cut(state: &Arc<State>, bounds: &Bounds) -> Result<Vec<Part>> {
     Ok(bounds.map(part).collect())
 }
 
+impl SortedInput for DatabaseRange {
+    fn advance(&mut self) -> Result<bool> {
+        self.advance()
+    }
+
+    fn key(&self) -> &[u8] {
+        self.key()
+    }
+
+    fn value(&self) -> &[u8] {
+        self.value()
+    }
+}
+
 impl Iterator for DatabaseRange {
     type Item = Result<(Bytes, Bytes)>;
 
@@ -338,13 +358,18 @@ impl History {
                 (FileKind::Log, Some(number), Some(_)) => {
                     let is_live = state.version.needs_log(number);
                     let found = if is_live { Live } else { FileNotListed };
-                    let path = state.dir.join(&file.name);
+                    let path = state.dir.path().join(&file.name);
                     // Opening the database has said what is damaged.
-                    Recovery::default().read_log(&path, true, |entry, offset| {
-                        if state.place(&entry.user_key, bounds).is_eq() {
-                            logged.push(version(entry, &path, offset, found));
-                        }
-                    })?;
+                    Recovery::default().read_log(
+                        &*state.dir,
+                        &file.name,
+                        true,
+                        |entry, offset| {
+                            if state.place(&entry.user_key, bounds).is_eq() {
+                                logged.push(version(entry, &path, offset, found));
+                            }
+                        },
+                    )?;
                 }
                 _ => {}
             }

@@ -1,4 +1,4 @@
-"""Reads and writes LevelDB's tables (``.ldb``, ``.sst``), and reads its databases: without LevelDB, its lock, or a compiler.
+"""Reads and writes LevelDB's tables (``.ldb``, ``.sst``), and reads, builds and compacts its databases: without LevelDB, its lock, or a compiler.
 
 >>> import leveltable as lt
 >>> with lt.TableBuilder("fruit.ldb") as t:  # appears whole when the block ends
@@ -16,7 +16,7 @@ lock, so threads run side by side.
 
 from ._native import Batches, publish, salvage, verify
 from .errors import CorruptionError, Error, NotATableError, OrderError
-from .tables import Database, Reader, Table, TableBuilder, merge, open, write_arrow
+from .tables import Database, Reader, Table, TableBuilder, build_database, compact_database, merge, open, write_arrow
 
 __all__ = [
     "Batches",
@@ -28,6 +28,8 @@ __all__ = [
     "Reader",
     "Table",
     "TableBuilder",
+    "build_database",
+    "compact_database",
     "merge",
     "open",
     "publish",

@@ -4,7 +4,7 @@ from typing import Any, TypeVar, final, overload
 from typing_extensions import Self, Unpack, disjoint_base
 
 from .options import Data, Key, Path, WriteOptions
-from .reports import DatabaseFile, Properties, Recovery, SalvageReport, Stats, Summary, VerifyReport, Version
+from .reports import BuiltDatabase, Compacted, DatabaseFile, Properties, Recovery, SalvageReport, Stats, Summary, VerifyReport, Version
 
 __all__ = [
     "Batches",
@@ -73,6 +73,20 @@ class TableBuilder:
     def abort(self) -> None: ...
     def _entries(self) -> int | None: ...
 
+def _build_database(
+    path: Path, entries: Iterable[tuple[Data, Data]], options: Mapping[str, Any]
+) -> BuiltDatabase: ...
+def _compact_database(
+    path: Path,
+    new: Path,
+    start: Key,
+    stop: Key,
+    prefix: Key,
+    changes: Iterable[tuple[Data, Data | None]],
+    compression: str | None,
+    level: int | None,
+    ignore_space: bool,
+) -> Compacted: ...
 def verify(path: Path) -> VerifyReport: ...
 def salvage(source: Path, target: Path, **options: Unpack[WriteOptions]) -> SalvageReport: ...
 def publish(manifest: Path, tables: Sequence[Path], *, replacing: Reader | None = None) -> str: ...

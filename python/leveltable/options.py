@@ -12,7 +12,7 @@ Path = str | PathLike[str]
 class WriteOptions(TypedDict, total=False):
     """Options of whatever writes a table; ``TableBuilder`` says what they do."""
 
-    compression: Literal["snappy", "zstd", "zlib", "none"]
+    compression: Literal["snappy", "zstd", "zlib", "deflate", "none"]
     level: int
     block_size: int
     filter: Literal["ribbon", "bloom", "none"]

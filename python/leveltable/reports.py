@@ -1,5 +1,6 @@
 """What tables say of themselves, and what was done. Sizes are in bytes."""
 
+from os import PathLike
 from typing import NamedTuple
 
 
@@ -90,6 +91,28 @@ class SalvageReport(NamedTuple):
     data_blocks: int
     stated_entries: int | None
     lost: list[LostRange]
+
+
+class BuiltDatabase(NamedTuple):
+    """A new database: tables and entries, the bytes of all its files, the level of the tables.
+
+    ``leftovers`` are temporary directories beside it, of builds that were killed, unless one is at work there.
+    """
+
+    tables: int
+    entries: int
+    bytes: int
+    level: int
+    last_sequence: int
+    leftovers: list[PathLike[str]]
+
+
+class Compacted(NamedTuple):
+    """What ``compact_database`` did. With ``has_writer``, a program had the database open: what it writes is not in the new one."""
+
+    bytes_before: int
+    has_writer: bool
+    built: BuiltDatabase
 
 
 class Version(NamedTuple):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from . import _native
 from .errors import Error
 from .options import Data, Key, Path, WriteOptions
-from .reports import Summary
+from .reports import BuiltDatabase, Compacted, Summary
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -188,3 +188,44 @@ def merge(target: Path, sources: Sequence[Path | bytes | Reader], **options: Unp
                 builder.add(key, value)
             last = key
         return builder.finish()
+
+
+def _sorted(pairs: Mapping[Data, Any]) -> list[tuple[bytes, Any]]:
+    keys = ((key.encode() if isinstance(key, str) else bytes(key), value) for key, value in pairs.items())
+    return sorted(keys, key=itemgetter(0))
+
+
+def build_database(
+    path: Path, entries: Mapping[Data, Data] | Iterable[tuple[Data, Data]], **options: Unpack[WriteOptions]
+) -> BuiltDatabase:
+    """Builds a LevelDB database: a directory, which appears at ``path`` complete and synced, or not at all.
+
+    ``entries`` is a mapping, or pairs in ascending order of their keys. Nothing is replaced: what is at ``path`` is an error. By default
+    tables are compressed and filtered as LevelDB does; ``TableBuilder`` says what the options do. The same entries make the same bytes.
+    """
+    if isinstance(entries, Mapping):
+        entries = _sorted(entries)
+    return _native._build_database(path, entries, {"leveldb": True, **options})
+
+
+def compact_database(
+    path: Path,
+    new: Path,
+    *,
+    start: Key = None,
+    stop: Key = None,
+    prefix: Key = None,
+    changes: Mapping[Data, Data | None] | None = None,
+    compression: Literal["snappy", "zstd", "zlib", "deflate", "none"] | None = None,
+    level: int | None = None,
+    ignore_space: bool = False,
+) -> Compacted:
+    """Writes the live entries of a database to a new one, which appears at ``new`` complete and synced, or not at all.
+
+    Only reads ``path``, without its lock. Keeps the keys from ``start`` on, before ``stop``, and with ``prefix``. ``changes`` maps keys to
+    new values, or to ``None`` to delete them, and is made last. As much space as ``path`` takes must be free, unless ``ignore_space``.
+
+    If the result's ``has_writer`` is set, a program has the database open: do not put the new one in its place.
+    """
+    pairs = _sorted(changes or {})
+    return _native._compact_database(path, new, start, stop, prefix, pairs, compression, level, ignore_space)

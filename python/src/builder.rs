@@ -70,6 +70,31 @@ fn ended() -> Error {
     Error::new(ErrorKind::InvalidState, what)
 }
 
+fn wrong<T>(why: String) -> PyResult<T> {
+    Err(PyValueError::new_err(why))
+}
+
+fn unknown<T>(option: &str, name: &str, names: &str) -> PyResult<T> {
+    wrong(format!("{option}: {name:?} is none of {names}"))
+}
+
+/// The codec that is named, if one is.
+pub(crate) fn codec(name: Option<&str>, level: Option<i32>) -> PyResult<Option<Compression>> {
+    let zlib = level.unwrap_or(6).unsigned_abs();
+    Ok(Some(match (name, level) {
+        (None, None) => return Ok(None),
+        (Some("none"), None) => Compression::None,
+        (Some("snappy"), None) => Compression::Snappy,
+        (Some("zstd"), level) => Compression::Zstd(level.unwrap_or(1)),
+        (Some("zlib"), _) => Compression::Zlib(zlib),
+        (Some("deflate"), _) => Compression::Deflate(zlib),
+        (Some(name), None) => {
+            return unknown("compression", name, "none, snappy, zstd, zlib, deflate");
+        }
+        (_, Some(_)) => return wrong("level: only zstd, zlib and deflate have levels".into()),
+    }))
+}
+
 /// Options of whatever writes a table.
 #[pyclass(frozen, from_py_object, module = "leveltable._native")]
 #[derive(Clone)]
@@ -104,26 +129,15 @@ impl Options {
         leveldb: bool,
         replace: bool,
     ) -> PyResult<Options> {
-        let wrong = |why: String| Err(PyValueError::new_err(why));
-        let unknown = |option: &str, name: &str, names: &str| {
-            wrong(format!("{option}: {name:?} is none of {names}"))
-        };
         let mut write = if leveldb {
             WriteOptions::leveldb()
         } else {
             WriteOptions::new()
         };
         write = write.replace_existing(replace).block_size(block_size);
-        let zlib = level.unwrap_or(6).unsigned_abs();
-        write = match (compression, level) {
-            (None, None) => write,
-            (Some("none"), None) => write.compression(Compression::None),
-            (Some("snappy"), None) => write.compression(Compression::Snappy),
-            (Some("zstd"), level) => write.compression(Compression::Zstd(level.unwrap_or(1))),
-            (Some("zlib"), _) => write.compression(Compression::Zlib(zlib)),
-            (Some(name), None) => return unknown("compression", name, "none, snappy, zstd, zlib"),
-            (_, Some(_)) => return wrong("level: only zstd and zlib have levels".into()),
-        };
+        if let Some(codec) = codec(compression, level)? {
+            write = write.compression(codec);
+        }
         let bits = bits_per_key.unwrap_or(10.0);
         let bloom = BloomFilterPolicy::new(bits as u32);
         write = match filter {

@@ -7,6 +7,7 @@ mod database;
 mod errors;
 mod handle;
 mod keys;
+mod new_database;
 mod publish;
 mod repair;
 mod report;
@@ -23,6 +24,7 @@ mod _native {
         arrow::Batches,
         builder::TableBuilder,
         database::Database,
+        new_database::{_build_database, _compact_database},
         publish::publish,
         repair::{salvage, verify},
         table::{Reader, Table},

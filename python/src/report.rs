@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use leveltable::format::Properties;
 use leveltable::{Stats, Summary};
-use leveltable_database::{DatabaseFile, Gap, HistoryEntry, Recovery, TableFile, VersionState};
+use leveltable_database::{
+    BuiltDatabase, Compacted, DatabaseFile, Gap, HistoryEntry, Recovery, TableFile, VersionState,
+};
 use leveltable_repair::{Finding, LostRange, SalvageReport, VerifyReport};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -46,6 +48,22 @@ pub(crate) fn summary<'py>(py: Python<'py>, summary: &Summary) -> Made<'py> {
         file_bytes: summary.file_bytes,
         first_key: written.first_key.as_deref(),
         last_key: written.last_key.as_deref(),
+    })
+}
+
+pub(crate) fn built<'py>(py: Python<'py>, built: &BuiltDatabase) -> Made<'py> {
+    tuple!(
+        py,
+        "BuiltDatabase",
+        built,
+        [tables, entries, bytes, level, last_sequence, leftovers],
+        {}
+    )
+}
+
+pub(crate) fn compacted<'py>(py: Python<'py>, compacted: &Compacted) -> Made<'py> {
+    tuple!(py, "Compacted", compacted, [bytes_before, has_writer], {
+        built: built(py, &compacted.built)?,
     })
 }
 

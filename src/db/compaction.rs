@@ -118,6 +118,11 @@ impl<D: FnMut(&[u8]) -> bool> Compaction<D> {
         Ok(None)
     }
 
+    /// The cursor on the entry last moved to.
+    pub(super) fn current(&self) -> &DbCursor {
+        &self.versions
+    }
+
     /// Whether somebody sees the current version, after those before it.
     fn keeps_version(&mut self) -> bool {
         let (key, order) = (self.versions.internal_key(), &self.versions.order);

@@ -99,7 +99,7 @@ impl DbCursor {
 
     /// The current key as it is stored; empty if the cursor is on no entry.
     #[inline]
-    fn stored_key(&self) -> &[u8] {
+    pub(super) fn stored_key(&self) -> &[u8] {
         if self.on_kept {
             &self.kept.0
         } else {

@@ -3,6 +3,7 @@
 pub(crate) mod builder;
 mod compaction;
 pub(crate) mod cursor;
+mod inputs;
 pub(crate) mod range;
 mod snapshot;
 pub(crate) mod table;

@@ -55,7 +55,8 @@ pub enum Compression {
 
 impl Compression {
     /// The codec of this [`name`] in files, at the level that its writers use by default. `None` for one that is not built in.
-    pub(crate) fn of(name: &str) -> Option<Compression> {
+    #[doc(hidden)] // for copies of databases, which keep their codec
+    pub fn of(name: &str) -> Option<Compression> {
         match name {
             "none" => Some(Compression::None),
             "snappy" => Some(Compression::Snappy),

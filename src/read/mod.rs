@@ -13,6 +13,7 @@ pub(crate) mod get_many;
 pub(crate) mod identify;
 pub(crate) mod index;
 mod index_entries;
+mod inputs;
 mod map;
 pub(crate) mod merge;
 pub(crate) mod metaindex;

@@ -237,6 +237,11 @@ impl<C: Walk> Ends<C> {
         }
     }
 
+    /// The cursor on the entry last taken from the front; `None` after the end.
+    pub(crate) fn lent(&self) -> Option<&C> {
+        self.end.is_none().then_some(&self.front)
+    }
+
     /// Takes an entry, for [`cursor`](Ends::cursor) to lend. Returns `false` if none is left.
     #[inline(always)]
     pub(crate) fn advance(&mut self, way: Way) -> Result<bool> {

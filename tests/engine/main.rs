@@ -14,6 +14,7 @@ mod earlier_reader;
 mod faults;
 mod filter_rates;
 mod golden;
+mod inputs;
 mod large_files;
 mod lsm;
 mod merge;

@@ -92,7 +92,7 @@ impl CsvRecords {
                 Err(format!("{what} {}", names.join(", ")))
             }
         };
-        let value_default = if options.database { 3 } else { 1 };
+        let value_default = if options.has_versions() { 3 } else { 1 };
         let key = options.key_field.iter().map(place);
         let mut key = key.collect::<Result<Vec<_>, _>>()?;
         if key.is_empty() {
@@ -105,7 +105,7 @@ impl CsvRecords {
             let name = name.unwrap_or_else(|| (value + 1).to_string().into());
             return Err(options.same_field(&name));
         }
-        if options.database {
+        if options.has_versions() {
             let tag = (named("sequence")?.unwrap_or(1), named("type")?.unwrap_or(2));
             self.tag = Some(tag);
         }

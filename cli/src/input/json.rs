@@ -46,11 +46,36 @@ impl<'de> Visitor<'de> for Fields {
 /// The fields that `scan --json` prints.
 const FIELDS: &str = "key, key_hex, sequence, type, value, value_hex, file";
 
-pub(super) fn parse_json(line: &[u8], options: &InputOptions) -> Parsed<Entry> {
+fn parse_object(line: &[u8]) -> Parsed<Object<'_>> {
     let mut json = serde_json::Deserializer::from_slice(line);
     let object = json.deserialize_map(Fields);
     let object = object.and_then(|object| json.end().map(|()| object));
-    let object = object.map_err(|e| format!("not a JSON object: {}", json_error(&e)))?;
+    object.map_err(|e| format!("not a JSON object: {}", json_error(&e)))
+}
+
+/// Parses a change of a database: a key and its new value, or `None` to delete it.
+pub(crate) fn parse_change(line: &[u8]) -> Parsed<(Vec<u8>, Option<Vec<u8>>)> {
+    const KNOWN: [&str; 5] = ["key", "key_hex", "value", "value_hex", "delete"];
+    let object = parse_object(line)?;
+    let mut names = object.0.iter().map(|(name, _)| &**name);
+    if let Some(unknown) = names.find(|name| !KNOWN.contains(name)) {
+        let known = KNOWN.join(", ");
+        return Err(format!(
+            "unknown JSON field {unknown:?}: the known fields are {known}"
+        ));
+    }
+    let key = json_bytes(&object, "key", false, true)?;
+    let has_value = object.get("value")?.or(object.get("value_hex")?).is_some();
+    match object.get("delete")?.map(RawValue::get) {
+        Some("true") if !has_value => Ok((key, None)),
+        Some("true") => Err("both a value and \"delete\": true".into()),
+        None | Some("false") => Ok((key, Some(json_bytes(&object, "value", false, false)?))),
+        Some(_) => Err("delete is neither true nor false".into()),
+    }
+}
+
+pub(super) fn parse_json(line: &[u8], options: &InputOptions) -> Parsed<Entry> {
+    let object = parse_object(line)?;
     let is_named = options.names_fields();
     let mut names = object.0.iter().map(|(name, _)| name.as_str());
     if let Some(unknown) =
@@ -87,10 +112,10 @@ pub(super) fn parse_json(line: &[u8], options: &InputOptions) -> Parsed<Entry> {
 /// Returns sequence number and type, if the table needs them.
 fn json_tag(object: &Object<'_>, options: &InputOptions) -> Parsed<Option<Tag>> {
     let (sequence, value_type) = (object.get("sequence"), object.get("type"));
-    if !options.database {
+    if !options.has_versions() {
         let is_tagged = !matches!((&sequence, &value_type), (Ok(None), Ok(None)));
         return if is_tagged && !options.names_fields() {
-            Err("sequence and type need --database".into())
+            Err("sequence and type need --keys database".into())
         } else {
             Ok(None)
         };

@@ -143,11 +143,15 @@ fn lines_that_are_no_entries_build_nothing() {
         (
             &["--format=jsonl"],
             "{\"key\":\"a\",\"sequence\":1,\"type\":\"value\",\"value\":\"\"}\n",
-            &["--database"],
+            &["--keys database"],
         ),
-        (&["--database"], "a\t1\tvalue\n", &["line 1", "no value"]),
         (
-            &["--database"],
+            &["--keys=database"],
+            "a\t1\tvalue\n",
+            &["line 1", "no value"],
+        ),
+        (
+            &["--keys=database"],
             "a\t-1\tvalue\tv\n",
             &[
                 "line 1",
@@ -155,12 +159,12 @@ fn lines_that_are_no_entries_build_nothing() {
             ],
         ),
         (
-            &["--database"],
+            &["--keys=database"],
             "a\t99999999999999999999\tvalue\tv\n",
             &["`99999999999999999999` is not an integer from 0 to 72057594037927935"],
         ),
         (
-            &["--database", "--format=jsonl"],
+            &["--keys=database", "--format=jsonl"],
             "{\"key\":\"a\",\"sequence\":99999999999999999999,\"type\":\"value\",\"value\":\"\"}\n",
             &["`99999999999999999999` is not an integer from 0 to 72057594037927935"],
         ),
@@ -238,22 +242,22 @@ fn lines_that_are_no_entries_build_nothing() {
             &["line 2: not a JSON object"],
         ),
         (
-            &["--database"],
+            &["--keys=database"],
             "a\t1\tmerge\tv\n",
             &["line 1", "`merge`", "value or deletion"],
         ),
         (
-            &["--database"],
+            &["--keys=database"],
             "a\t72057594037927936\tvalue\tv\n",
             &["line 1", "72057594037927935"],
         ),
         (
-            &["--database"],
+            &["--keys=database"],
             "a\t1\tvalue\tv\na\t2\tvalue\tv\n",
             &["line 2", "at sequence 2 is out of order"],
         ),
         (
-            &["--database"],
+            &["--keys=database"],
             "a\t1\tdeletion\tv\n",
             &["line 1", "a deletion cannot have a value"],
         ),
@@ -339,7 +343,7 @@ fn a_table_without_entries_is_built_only_when_asked_for() {
         (&[][..], ""),
         (&[], "\n\n"),
         (&["--sort"], ""),
-        (&["--database"], ""),
+        (&["--keys=database"], ""),
     ] {
         let refused = complaint(build(args, lines), 2);
         assert!(

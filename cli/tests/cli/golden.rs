@@ -350,7 +350,7 @@ fn build_writes_the_bytes_that_leveldb_wrote() {
         }
         arguments.extend(numbers.iter().map(String::as_str));
         if table.is_database {
-            arguments.push("--database");
+            arguments.push("--keys=database");
         }
         let output = tool()
             .args(&arguments)

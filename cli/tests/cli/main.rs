@@ -9,6 +9,7 @@ mod damage;
 mod databases;
 mod golden;
 mod merging;
+mod new_databases;
 mod orders;
 mod other_programs;
 #[cfg(target_os = "linux")]
@@ -285,6 +286,7 @@ fn sessions_run_as_they_are_written_down() {
         .map(|name| directory.join(name))
         .collect();
     files.push(Path::new(ENGINE).join("README.md"));
+    files.push(Path::new(ENGINE).join("database/README.md"));
     files.push(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md"));
     let commands = sessions::replay(&files, &testdata(""));
     assert!(commands > 30, "{commands}");

@@ -83,7 +83,7 @@ fn a_key_of_two_tables_needs_a_decision() {
 #[test]
 fn tables_of_a_database_become_one() {
     let directory = TempDir::new().unwrap();
-    let database = ["--database"];
+    let database = ["--keys=database"];
     let old = build(
         directory.path(),
         "1.ldb",

@@ -37,7 +37,7 @@ fn build_reads_back_what_scan_prints() {
             let mut build = tool();
             build.args(["build", out, "--force"]).args(sort);
             if is_database {
-                build.arg("--database");
+                build.arg("--keys=database");
             }
             if form == ["--hex"] {
                 build.arg("--hex");
@@ -92,7 +92,7 @@ fn build_reads_what_people_have() {
         (&["--format=csv", "--hex"], "61,62\n", "a\tb\n"),
         (&["--format=csv"], "\u{feff}a,b\n", "a\tb\n"),
         (
-            &["--format=csv", "--database"],
+            &["--format=csv", "--keys=database"],
             "a,9,value,red\na,4,deletion,\n",
             "a\t9\tvalue\tred\na\t4\tdeletion\t\n",
         ),

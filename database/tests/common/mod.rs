@@ -9,9 +9,13 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 pub(crate) use encode::*;
+use leveltable::Table;
+use leveltable::format::codec_name;
+use leveltable::sister_crates::data_frame;
 use leveltable_database::DatabaseRange;
 
 mod encode;
+pub(crate) mod memory;
 
 /// A key, and its new value or none.
 pub(crate) type Change = (Vec<u8>, Option<Vec<u8>>);
@@ -26,6 +30,8 @@ pub(crate) struct Settings {
     pub(crate) bloom_bits: usize,
     pub(crate) reuse_logs: bool,
     pub(crate) reverse: bool,
+    /// Bytewise, by the name of Chrome's IndexedDB.
+    pub(crate) indexed_db: bool,
 }
 
 impl Default for Settings {
@@ -38,6 +44,7 @@ impl Default for Settings {
             bloom_bits: 10,
             reuse_logs: false,
             reverse: false,
+            indexed_db: false,
         }
     }
 }
@@ -87,11 +94,17 @@ impl Writer {
             bloom_bits,
             ..
         } = settings;
-        let [snappy, reuse, reverse] =
-            [settings.snappy, settings.reuse_logs, settings.reverse].map(u8::from);
+        let [snappy, reuse, reverse, indexed_db] = [
+            settings.snappy,
+            settings.reuse_logs,
+            settings.reverse,
+            settings.indexed_db,
+        ]
+        .map(u8::from);
+        let order = reverse + 2 * indexed_db;
         let dir = dir.display();
         self.ask(&format!(
-            "open {dir} {write_buffer} {max_file} {block_size} {snappy} {bloom_bits} {reuse} {reverse}"
+            "open {dir} {write_buffer} {max_file} {block_size} {snappy} {bloom_bits} {reuse} {order}"
         ))
     }
 
@@ -135,7 +148,7 @@ impl Drop for Writer {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "-".to_owned();
     }
@@ -202,4 +215,12 @@ pub(crate) fn scratch() -> tempfile::TempDir {
     } else {
         tempfile::tempdir().unwrap()
     }
+}
+
+/// The codec of each data block.
+pub(crate) fn codecs(table: &Table) -> Vec<&'static str> {
+    let frames = (0..table.data_blocks()).map(|i| data_frame(table, i).unwrap());
+    frames
+        .map(|(_, frame)| codec_name(&frame).unwrap())
+        .collect()
 }

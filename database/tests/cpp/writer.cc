@@ -1,10 +1,14 @@
 // The writer of databases for the tests of leveltable-database: C++ LevelDB, told what to do by lines on standard input.
 // Each command is answered by a line, "ok" or an error, when it is done. Keys and values are in hexadecimal, "-" if empty.
 //
-//   open DIR BUFFER FILE BLOCK SNAPPY BLOOM REUSE REVERSE   sizes in bytes, bits per key, the others 0 or 1
+//   open DIR BUFFER FILE BLOCK SNAPPY BLOOM REUSE ORDER     sizes in bytes, bits per key, the others 0 or 1; order 1 is reverse, 2
+//                                                           bytewise by the name of idb_cmp1
 //   batch SYNC  put KEY VALUE | delete KEY ..               words on the same line
 //   snapshot | release                                      hold one, or let the oldest go
 //   compact                                                 all keys
+//   compact_between FROM TO                                 as if the keys were all of the database's: with explicit bounds, LevelDB
+//                                                           compacts the levels that have tables there, and not level 0 alone
+//   check                                                   every entry of the iterator by Get as well; "ok" and the number of entries
 //   dump FILE                                               every entry: u32 LE length of key, key, u32 LE length of value, value
 //   scan | get COUNT                                        walk all entries, or look up as many of COUNT keys, user/00000000 and
 //                                                           so on, at random; "ok", nanoseconds, bytes of what was found
@@ -36,6 +40,14 @@ class Reverse : public leveldb::Comparator {
   void FindShortSuccessor(std::string*) const override {}
 };
 
+class NamedIndexedDb : public leveldb::Comparator {
+ public:
+  int Compare(const leveldb::Slice& a, const leveldb::Slice& b) const override { return a.compare(b); }
+  const char* Name() const override { return "idb_cmp1"; }
+  void FindShortestSeparator(std::string*, const leveldb::Slice&) const override {}
+  void FindShortSuccessor(std::string*) const override {}
+};
+
 std::string Unhex(const std::string& text) {
   std::string bytes;
   if (text == "-") return bytes;
@@ -50,6 +62,7 @@ void PutString(std::ofstream& out, const leveldb::Slice& bytes) {
 
 struct Writer {
   Reverse reverse;
+  NamedIndexedDb indexed_db;
   std::unique_ptr<const leveldb::FilterPolicy> policy;
   std::unique_ptr<leveldb::DB> db;
   std::deque<const leveldb::Snapshot*> snapshots;
@@ -63,7 +76,8 @@ struct Writer {
     options.paranoid_checks = false;
     options.compression = snappy ? leveldb::kSnappyCompression : leveldb::kNoCompression;
     options.reuse_logs = reuse != 0;
-    if (reversed) options.comparator = &reverse;
+    if (reversed == 1) options.comparator = &reverse;
+    if (reversed == 2) options.comparator = &indexed_db;
     policy.reset(bloom ? leveldb::NewBloomFilterPolicy(bloom) : nullptr);
     options.filter_policy = policy.get();
     return options;
@@ -135,6 +149,27 @@ struct Writer {
       snapshots.pop_front();
     } else if (command == "compact") {
       db->CompactRange(nullptr, nullptr);
+    } else if (command == "compact_between") {
+      std::string from, to;
+      line >> from >> to;
+      from = Unhex(from);
+      to = Unhex(to);
+      const leveldb::Slice begin(from), end(to);
+      const auto start = std::chrono::steady_clock::now();
+      db->CompactRange(&begin, &end);
+      const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
+      figures = " " + std::to_string(took.count());
+    } else if (command == "check") {
+      std::unique_ptr<leveldb::Iterator> it(db->NewIterator(leveldb::ReadOptions()));
+      std::string value;
+      uint64_t count = 0;
+      for (it->SeekToFirst(); it->Valid(); it->Next(), count++) {
+        leveldb::Status status = db->Get(leveldb::ReadOptions(), it->key(), &value);
+        if (!status.ok()) return status;
+        if (leveldb::Slice(value) != it->value()) return leveldb::Status::Corruption("Get differs from the iterator", it->key());
+      }
+      figures = " " + std::to_string(count);
+      return it->status();
     } else if (command == "dump") {
       std::string path;
       line >> path;

@@ -1,0 +1,240 @@
+//! `leveltable compact`: writes the live entries of a database, with changes, to a new one.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+
+use leveltable_database::{CompactOptions, compact_into};
+
+use crate::Answer;
+use crate::database::{self, is_database, order_beside};
+use crate::failure::Failure;
+use crate::input::{Lines, parse_change};
+use crate::interrupt;
+use crate::notation::Notation;
+use crate::output::{count, print};
+use crate::place::is_url;
+use crate::row::Bounds;
+use crate::sort::KeyOrder;
+use crate::write::{Codec, compression, report_leftovers};
+
+/// Write the live entries of a database to a new one, which needs less space.
+///
+/// NEW is a directory, and appears only when it is complete and on disk. DIR is only read, without its lock. What is kept is the newest
+/// value of each key, with the comparator, codec, filter and table size that the database has. A damaged database is refused.
+///
+/// Prints the commands that put NEW in the place of DIR. Of a database that a program has open, NEW is as of one moment, and what
+/// the program writes later would be lost: then there are no commands, and the exit status is 1.
+#[derive(clap::Args)]
+#[command(after_help = include_str!("help/compact.txt").trim_end())]
+pub(crate) struct Args {
+    /// The database's directory
+    dir: PathBuf,
+    /// The new directory
+    new: PathBuf,
+    /// Keep only keys that begin with PREFIX
+    #[arg(long, value_name = "PREFIX", allow_hyphen_values = true, conflicts_with_all = ["from", "to"])]
+    prefix: Option<OsString>,
+    /// Keep this key and those after it only
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    from: Option<OsString>,
+    /// Keep only keys before this one
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    to: Option<OsString>,
+    /// Keys in options are in hexadecimal
+    #[arg(long)]
+    hex: bool,
+    /// JSON lines of changes, made last: {"key", "value"} puts, {"key", "delete": true} deletes; - for standard input
+    #[arg(long, value_name = "FILE")]
+    changes: Option<PathBuf>,
+    /// Compression of the blocks [default: that of the newest table]
+    #[arg(long, value_enum)]
+    codec: Option<Codec>,
+    /// Compression level: zstd 1 to 22 [default: 1], zlib and deflate 0 to 9 [default: 6]
+    #[arg(long, value_name = "N", requires = "codec")]
+    level: Option<u8>,
+    /// Begin even if fewer bytes are free than DIR takes
+    #[arg(long)]
+    ignore_space: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
+    if is_url(&args.new) {
+        return Err(Failure::of(
+            &args.new,
+            "a database is a directory, and not an object",
+        ));
+    }
+    if !is_database(&args.dir) && fs::metadata(&args.dir).is_ok_and(|there| !there.is_dir()) {
+        return Err(Failure::of(
+            &args.dir,
+            "not a directory: name that of the database",
+        ));
+    }
+    let mut options = CompactOptions::new().database(database::options(false));
+    let notation = Notation::of(args.hex, false);
+    let key = |option: &str, written: &Option<OsString>| {
+        let parse = |key: &OsString| {
+            let parsed = notation.parse(key.as_encoded_bytes());
+            parsed.map_err(|e| Failure::new(e).at(option))
+        };
+        written.as_ref().map(parse).transpose()
+    };
+    let (from, to) = (key("--from", &args.from)?, key("--to", &args.to)?);
+    let is_part = args.prefix.is_some() || from.is_some() || to.is_some();
+    if let Some(prefix) = key("--prefix", &args.prefix)? {
+        options = options.prefix(prefix);
+    } else if is_part {
+        let from = from.map_or(Bound::Unbounded, Bound::Included);
+        let bounds: Bounds = (from, to.map_or(Bound::Unbounded, Bound::Excluded));
+        options = options.range(bounds);
+    }
+    if let Some(codec) = args.codec {
+        options = options.compression(compression(codec, args.level)?);
+    }
+    if let Some(path) = &args.changes {
+        let order = order_beside(&args.dir).unwrap_or(KeyOrder::Internal);
+        options = options.changes(read_changes(path, order)?);
+    }
+    let compacted = interrupt::guard_directory(|guard| {
+        let options = options.ignore_space(args.ignore_space).on_temporary(guard);
+        compact_into(&args.dir, &args.new, options)
+    })?;
+    let (dir, new, built) = (&args.dir, &args.new, &compacted.built);
+    let (entries, tables) = (count(built.entries, "entry"), count(built.tables, "table"));
+    let mut lines = vec![
+        format!("{}: {} bytes", dir.display(), compacted.bytes_before),
+        format!(
+            "{}: {} bytes, {entries} in {tables}",
+            new.display(),
+            built.bytes
+        ),
+    ];
+    if compacted.has_writer {
+        lines.push(format!(
+            "A program has {} open, and what it writes is not in {}. Close it, delete {2}, and run this again.",
+            dir.display(),
+            new.display(),
+            shell_word(new)
+        ));
+    } else {
+        let what = if is_part { "this part" } else { "it" };
+        lines.push(format!(
+            "To put {what} in the place of the old one, while no program has it open:"
+        ));
+        lines.extend(replacing(dir, new));
+    }
+    print(lines.join("\n") + "\n")?;
+    report_leftovers(&built.leftovers);
+    Ok(Answer::yes_if(!compacted.has_writer))
+}
+
+/// A key, and its new value if it is not to be deleted.
+type Change = (Vec<u8>, Option<Vec<u8>>);
+
+/// Reads changes, and sorts them. Of several of a key the last one counts.
+fn read_changes(path: &Path, order: KeyOrder) -> Result<Vec<Change>, Failure> {
+    let fail = |e: std::io::Error| Failure::of(path, e);
+    let mut lines = match path.as_os_str() == "-" {
+        true => Lines::new(Box::new(std::io::stdin().lock()), false),
+        false => Lines::new(
+            Box::new(BufReader::new(File::open(path).map_err(fail)?)),
+            false,
+        ),
+    };
+    let mut changes = BTreeMap::new();
+    while lines.next().map_err(fail)? {
+        let place = || format!("{}, line {}", path.display(), lines.number);
+        let change = parse_change(&lines.line).map_err(|e| Failure::new(e).at(place()))?;
+        changes.insert(change.0, change.1);
+    }
+    let mut changes: Vec<_> = changes.into_iter().collect();
+    let order = order.of_user_keys();
+    changes.sort_by(|(a, _), (b, _)| order.compare(a, b));
+    Ok(changes)
+}
+
+/// Returns the commands that put `new` in the place of `old`, which is kept beside it.
+fn replacing(old: &Path, new: &Path) -> Vec<String> {
+    // A link goes on to name the same place.
+    let is_link = fs::symlink_metadata(old).is_ok_and(|there| there.is_symlink());
+    let place = if is_link {
+        fs::canonicalize(old).unwrap_or_else(|_| old.into())
+    } else {
+        old.into()
+    };
+    let kept = (0..).map(|n: u32| {
+        let mut name = place.clone().into_os_string();
+        name.push(if n == 0 {
+            ".old".to_owned()
+        } else {
+            format!(".old{n}")
+        });
+        PathBuf::from(name)
+    });
+    let kept = { kept }.find(|path| fs::symlink_metadata(path).is_err());
+    let [place_word, kept, new] = [&place, &kept.unwrap_or_default(), new].map(shell_word);
+    if cfg!(windows) {
+        return vec![
+            format!("  move {place_word} {kept}"),
+            format!("  move {new} {place_word}"),
+        ];
+    }
+    if is_mount_point(&place) {
+        return vec![
+            format!("  mkdir {kept} && mv {place_word}/* {kept}"),
+            format!("  mv {new}/* {place_word} && rmdir {new}"),
+        ];
+    }
+    vec![
+        format!("  mv {place_word} {kept}"),
+        format!("  mv {new} {place_word}"),
+    ]
+}
+
+/// Whether a directory lies in another file system than its parent, and so cannot be renamed.
+#[cfg(unix)]
+fn is_mount_point(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let device = |path: &Path| fs::metadata(path).map(|there| there.dev()).ok();
+    device(path) != device(&path.join(".."))
+}
+
+#[cfg(not(unix))]
+fn is_mount_point(_: &Path) -> bool {
+    false
+}
+
+/// Returns a path as a shell takes it.
+fn shell_word(path: &Path) -> String {
+    let path = path.display().to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
+    // A name that begins with a dash would be an option.
+    let path = if path.starts_with('-') {
+        format!("./{path}")
+    } else {
+        path
+    };
+    match path.chars().all(is_plain) {
+        true => path,
+        false if cfg!(windows) => format!("\"{path}\""),
+        false => format!("'{}'", path.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_shell_are_quoted() {
+        let words =
+            ["db", "/a/b.c", "my world", "-x", "it's"].map(|path| shell_word(Path::new(path)));
+        if cfg!(unix) {
+            assert_eq!(words, ["db", "/a/b.c", "'my world'", "./-x", r"'it'\''s'"]);
+        }
+    }
+}

@@ -1,0 +1,453 @@
+//! Writes a new database: versions in ascending order in, a directory out, at once.
+
+use std::cmp::Ordering;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use leveltable::db::{InternalKey, ValueType};
+use leveltable::{BytewiseComparator, Comparator, DbTableBuilder, Error, ErrorKind, Result};
+use leveltable::{SortedInput, WriteOptions};
+
+use crate::directory::{failed, file_name};
+use crate::log::encode_record;
+use crate::record::{Edit, TableFile};
+use crate::storage::{NewDirectory, NewFile, NewFileSystem, no_space, taken};
+
+/// Number of the MANIFEST; tables come after it.
+const MANIFEST_NUMBER: u64 = 1;
+
+/// The sequence number of what comes without one. All of it: keys are distinct, and equal numbers compress better than others.
+const SEQUENCE: u64 = 1;
+
+/// Bytes of a level from which on LevelDB compacts it into the next, for level 1; each further one has ten times as many. The last
+/// level, 6, has no limit.
+const LEVEL_1_LIMIT: u64 = 10 << 20;
+
+/// How a database is written: see [`DatabaseBuilder`].
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct DatabaseBuildOptions {
+    comparator: Arc<dyn Comparator>,
+    tables: WriteOptions,
+    table_bytes: u64,
+    expected_bytes: Option<u64>,
+    last_sequence: u64,
+}
+
+impl Default for DatabaseBuildOptions {
+    fn default() -> DatabaseBuildOptions {
+        DatabaseBuildOptions::new()
+    }
+}
+
+impl DatabaseBuildOptions {
+    /// Bytewise order, tables of 2 MiB with [`WriteOptions::leveldb`]: Snappy, and LevelDB's filter of 10 bits per key.
+    pub fn new() -> DatabaseBuildOptions {
+        DatabaseBuildOptions {
+            comparator: Arc::new(BytewiseComparator),
+            tables: WriteOptions::leveldb(),
+            table_bytes: 2 << 20,
+            expected_bytes: None,
+            last_sequence: 0,
+        }
+    }
+
+    /// The order of user keys, which the MANIFEST names.
+    pub fn comparator(mut self, comparator: impl Comparator) -> DatabaseBuildOptions {
+        self.comparator = Arc::new(comparator);
+        self
+    }
+
+    /// How tables are written. Its comparator is not used. LevelDB uses the filters only of tables that start from
+    /// [`WriteOptions::leveldb`].
+    pub fn tables(mut self, options: WriteOptions) -> DatabaseBuildOptions {
+        self.tables = options;
+        self
+    }
+
+    /// Ends a table when its data reaches this many bytes, as LevelDB's `max_file_size` does, but never between two versions of a
+    /// key. At least 1.
+    pub fn table_bytes(mut self, bytes: u64) -> DatabaseBuildOptions {
+        self.table_bytes = bytes.max(1);
+        self
+    }
+
+    /// How many bytes the database may take. If fewer are free, creating the builder fails, before any work. By default, twice the
+    /// bytes of a table.
+    pub fn expected_bytes(mut self, bytes: u64) -> DatabaseBuildOptions {
+        self.expected_bytes = Some(bytes);
+        self
+    }
+
+    /// The last sequence number of the database, if no entry has a higher one: a copy without its newest deletion still ends with
+    /// that. 0 by default.
+    pub fn last_sequence(mut self, sequence: u64) -> DatabaseBuildOptions {
+        self.last_sequence = sequence;
+        self
+    }
+}
+
+/// Builds a LevelDB database from entries in ascending order: add every entry, then [`finish`](DatabaseBuilder::finish).
+///
+/// The directory appears at its path when it is finished: whole and synced, by one rename, or not at all. Until then its files are
+/// in a temporary directory beside it, `.leveltable-XXXXXX.tmp`, which is removed when the builder is dropped. A process that is
+/// killed leaves that directory, which can be deleted; the next build beside it [reports it](BuiltDatabase::leftovers).
+///
+/// All tables are in one level: the first from 1 on that may hold so many bytes, so that LevelDB compacts nothing when it opens the
+/// database. There is no log. The same entries and options make the same bytes. Memory is that of one table.
+///
+/// ```
+/// use leveltable_database::{Database, DatabaseBuildOptions, DatabaseBuilder};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("fruit");
+/// let mut builder = DatabaseBuilder::create(&path, DatabaseBuildOptions::new())?;
+/// builder.put("apple", "red")?;
+/// builder.put("banana", "yellow")?;
+/// let built = builder.finish()?;
+/// assert_eq!((built.tables, built.entries, built.level), (1, 2, 1));
+///
+/// let db = Database::open_read_only(&path)?;
+/// assert_eq!(db.get("banana")?.as_deref(), Some(&b"yellow"[..]));
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+///
+/// In LevelDB, `DB::Write` with batches does this, and compactions write each entry several times meanwhile.
+#[derive(Debug)]
+#[must_use = "there is no database until `finish`"]
+pub struct DatabaseBuilder {
+    target: Box<dyn NewDirectory>,
+    options: DatabaseBuildOptions,
+    table: Option<DbTableBuilder<Box<dyn NewFile>>>,
+    /// Whether the table has its size, and ends before the next user key.
+    is_full: bool,
+    /// The user key last added to a full table.
+    last_key: Vec<u8>,
+    /// Number of the current table, or of the last one.
+    number: u64,
+    /// The tables that are complete.
+    tables: Vec<TableFile>,
+    built: BuiltDatabase,
+    /// Whether a file could not be written.
+    is_broken: bool,
+}
+
+/// A finished database, returned by [`DatabaseBuilder::finish`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BuiltDatabase {
+    /// Number of tables.
+    pub tables: u64,
+    /// Number of entries; each version of a key counts.
+    pub entries: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// The level that the tables are in.
+    pub level: u32,
+    /// The last sequence number.
+    pub last_sequence: u64,
+    /// Temporary directories beside the new one: of builds that were killed, unless one is at work there now.
+    pub leftovers: Vec<PathBuf>,
+}
+
+impl DatabaseBuilder {
+    /// Starts a database that appears at `directory`. A relative path is resolved now.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`] if something is at the path (a symbolic link or an empty directory, too), its parent is no directory, no
+    /// directory can be made there, or fewer bytes are free than [expected](DatabaseBuildOptions::expected_bytes);
+    /// [`ErrorKind::InvalidState`] if an option of the tables is out of its range.
+    pub fn create(
+        directory: impl AsRef<Path>,
+        options: DatabaseBuildOptions,
+    ) -> Result<DatabaseBuilder> {
+        let target = NewFileSystem::create(directory.as_ref())?;
+        let leftovers = target.leftovers();
+        let mut builder = DatabaseBuilder::create_in(Box::new(target), options)?;
+        builder.built.leftovers = leftovers;
+        Ok(builder)
+    }
+
+    /// Starts a database in a new directory of any kind.
+    pub(crate) fn create_in(
+        target: Box<dyn NewDirectory>,
+        mut options: DatabaseBuildOptions,
+    ) -> Result<DatabaseBuilder> {
+        options.tables = options.tables.comparator(options.comparator.clone());
+        // The first call of a builder checks its options.
+        options.tables.build_db(io::sink()).table_mut().flush()?;
+        let needed = options.expected_bytes;
+        let needed = needed.unwrap_or(options.table_bytes.saturating_mul(2));
+        let free = target.free_bytes();
+        let free = free.map_err(|error| failed("asking for free space", error, target.path()))?;
+        if let Some(free) = free.filter(|&free| free < needed) {
+            return Err(no_space(target.path(), needed, free));
+        }
+        let last_sequence = options.last_sequence;
+        Ok(DatabaseBuilder {
+            target,
+            options,
+            table: None,
+            is_full: false,
+            last_key: Vec::new(),
+            number: MANIFEST_NUMBER,
+            tables: Vec::new(),
+            built: BuiltDatabase {
+                last_sequence,
+                ..BuiltDatabase::default()
+            },
+            is_broken: false,
+        })
+    }
+
+    /// Where the files are until [`finish`](DatabaseBuilder::finish). A program that a signal may end removes this directory
+    /// itself, since nothing is dropped then.
+    pub fn temporary_path(&self) -> Option<&Path> {
+        self.target.temporary_path()
+    }
+
+    /// Adds an entry. Keys come in ascending order, each once. Its sequence number is 1.
+    ///
+    /// # Errors
+    ///
+    /// As [`add`](DatabaseBuilder::add).
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let (user_key, sequence, value_type) = (key.as_ref(), SEQUENCE, ValueType::Value);
+        self.add(
+            InternalKey {
+                user_key,
+                sequence,
+                value_type,
+            },
+            value,
+        )
+    }
+
+    /// Adds a version of a key: a value or a deletion, whose value is empty. User keys ascend, and the versions of each go from the
+    /// newest to the oldest.
+    ///
+    /// # Errors
+    ///
+    /// As [`TableBuilder::add`](leveltable::TableBuilder::add). After [`ErrorKind::OutOfOrder`] the builder can go on. Where a file
+    /// could not be created, written or synced, the error names it, and every further call fails.
+    pub fn add(&mut self, version: InternalKey<'_>, value: impl AsRef<[u8]>) -> Result<()> {
+        if self.is_full && self.comes_after_last(version.user_key)? {
+            self.end_table()?;
+        }
+        if self.table.is_none() {
+            self.start_table()?;
+        }
+        let Some(table) = &mut self.table else {
+            return Err(broken());
+        };
+        let added = table.add(version, value);
+        added.map_err(|error| at_file(error, &*self.target, self.number))?;
+        self.is_full = table.table_mut().file_bytes() >= self.options.table_bytes;
+        if self.is_full {
+            version.user_key.clone_into(&mut self.last_key);
+        }
+        self.built.entries += 1;
+        self.built.last_sequence = self.built.last_sequence.max(version.sequence);
+        Ok(())
+    }
+
+    /// Adds all entries of a source of plain keys, as [`put`](DatabaseBuilder::put) does: a map, a table, a merge, a range of a database.
+    ///
+    /// ```
+    /// # use leveltable::SortedEntries;
+    /// # use leveltable_database::{DatabaseBuildOptions, DatabaseBuilder};
+    /// # use std::collections::BTreeMap;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("fruit");
+    /// let map = BTreeMap::from([("apple", "red"), ("banana", "yellow")]);
+    /// let mut builder = DatabaseBuilder::create(&path, DatabaseBuildOptions::new())?;
+    /// builder.extend(SortedEntries::new(&map))?;
+    /// assert_eq!(builder.finish()?.entries, 2);
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of the source, and of [`add`](DatabaseBuilder::add).
+    pub fn extend(&mut self, mut source: impl SortedInput) -> Result<()> {
+        while source.advance()? {
+            self.put(source.key(), source.value())?;
+        }
+        Ok(())
+    }
+
+    /// Adds all entries of a source of internal keys, as [`add`](DatabaseBuilder::add) does: a merge of a database's tables, a
+    /// [`Compaction`](leveltable::db::Compaction).
+    ///
+    /// # Errors
+    ///
+    /// As [`extend`](DatabaseBuilder::extend), and [`ErrorKind::InvalidState`] for a key that is no internal key.
+    pub fn extend_versions(&mut self, mut source: impl SortedInput) -> Result<()> {
+        while source.advance()? {
+            self.add(parse_version(source.key())?, source.value())?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is left, syncs all of it, and gives the directory its name.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`], with the file and the step that failed. There is no directory then, and what stands at the path was put there by
+    /// somebody else. The exception is a parent directory that could not be synced, which the error says: the database is at its
+    /// path and whole, but its name may not survive a crash.
+    pub fn finish(mut self) -> Result<BuiltDatabase> {
+        self.end_table()?;
+        let bytes = self.tables.iter().map(|table| table.size).sum();
+        let level = level_for(bytes);
+        self.built.tables = self.tables.len() as u64;
+        (self.built.bytes, self.built.level) = (bytes, level);
+        let edit = Edit {
+            comparator: Some(self.options.comparator.name().into()),
+            log_number: Some(0),
+            prev_log_number: Some(0),
+            next_file_number: Some(self.number + 1),
+            last_sequence: Some(self.built.last_sequence),
+            deleted: Vec::new(),
+            added: self.tables.drain(..).map(|table| (level, table)).collect(),
+        };
+        let manifest = format!("MANIFEST-{MANIFEST_NUMBER:06}");
+        self.write_file(&manifest, &encode_record(&edit.encode()))?;
+        self.write_file("CURRENT", format!("{manifest}\n").as_bytes())?;
+        self.publish()?;
+        Ok(self.built)
+    }
+
+    fn publish(&mut self) -> Result<()> {
+        let path = self.target.path().to_owned();
+        let target = &mut self.target;
+        let synced = target.sync();
+        synced.map_err(|error| failed("syncing the directory of a new database", error, &path))?;
+        target.publish().map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => taken(&path),
+            _ => failed("renaming a finished database to its path", error, &path),
+        })?;
+        let doing = "the database is at its path and whole, but its name may not survive a crash: syncing its parent directory";
+        target
+            .sync_name()
+            .map_err(|error| failed(doing, error, &path))
+    }
+
+    /// Whether a user key comes after the last one of a full table, and not a version of the same.
+    fn comes_after_last(&self, key: &[u8]) -> Result<bool> {
+        match self.options.comparator.compare(&self.last_key, key) {
+            Ordering::Less => Ok(true),
+            Ordering::Equal => Ok(false),
+            Ordering::Greater => {
+                let shown = [key, &self.last_key].map(|key| key.get(..100).unwrap_or(key));
+                let [key, last] = shown.map(<[u8]>::escape_ascii);
+                let message = format!(
+                    "key \"{key}\" comes before \"{last}\", the last one added: user keys ascend"
+                );
+                Err(Error::new(ErrorKind::OutOfOrder, message))
+            }
+        }
+    }
+
+    fn start_table(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.is_broken, true) {
+            return Err(broken());
+        }
+        let name = file_name(self.number + 1, "ldb");
+        let file = self.target.create(&name);
+        let path = self.target.path().join(name);
+        let file = file.map_err(|error| failed("creating the table", error, &path))?;
+        self.table = Some(self.options.tables.build_db(file));
+        self.number += 1;
+        self.is_broken = false;
+        Ok(())
+    }
+
+    /// Writes what is left of the current table, and syncs it.
+    fn end_table(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.is_broken, true) {
+            return Err(broken());
+        }
+        if let Some(table) = self.table.take() {
+            let number = self.number;
+            let finished = table.finish_into_writer();
+            let (mut file, summary) =
+                finished.map_err(|error| at_file(error, &*self.target, number))?;
+            let path = self.target.path().join(file_name(number, "ldb"));
+            file.sync()
+                .map_err(|error| failed("syncing the table", error, &path))?;
+            let properties = summary.properties;
+            self.tables.push(TableFile {
+                number,
+                size: summary.file_bytes,
+                smallest: properties.first_key.unwrap_or_default(),
+                largest: properties.last_key.unwrap_or_default(),
+            });
+        }
+        (self.is_broken, self.is_full) = (false, false);
+        Ok(())
+    }
+
+    /// Writes a small file, and syncs it.
+    fn write_file(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
+        let path = self.target.path().join(name);
+        let step = |doing| {
+            let path = &path;
+            move |error| failed(doing, error, path)
+        };
+        let mut file = self
+            .target
+            .create(name)
+            .map_err(step("creating the file"))?;
+        file.write_all(bytes).map_err(step("writing the file"))?;
+        file.sync().map_err(step("syncing the file"))?;
+        self.built.bytes += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+/// Returns the first level from 1 on that LevelDB does not compact with so many bytes.
+fn level_for(bytes: u64) -> u32 {
+    let limits = (0..5).map(|level| LEVEL_1_LIMIT * 10u64.pow(level));
+    1 + limits.take_while(|&limit| bytes >= limit).count() as u32
+}
+
+/// Parses an internal key that a source lends.
+fn parse_version(stored: &[u8]) -> Result<InternalKey<'_>> {
+    InternalKey::parse(stored).ok_or_else(|| {
+        let shown = stored.get(..100).unwrap_or(stored).escape_ascii();
+        let message =
+            format!("\"{shown}\" is no internal key, which ends in sequence number and type");
+        Error::new(ErrorKind::InvalidState, message)
+    })
+}
+
+/// Returns a table's error, with its file if writing that failed.
+fn at_file(error: Error, target: &dyn NewDirectory, number: u64) -> Error {
+    match error.kind() {
+        ErrorKind::Io => error.at_path(&target.path().join(file_name(number, "ldb"))),
+        _ => error,
+    }
+}
+
+#[cold]
+fn broken() -> Error {
+    let message = "a file of this database could not be written before: build it again";
+    Error::new(ErrorKind::InvalidState, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_has_less_than_its_limit() {
+        const MIB: u64 = 1 << 20;
+        let bytes = [0, 10 * MIB - 1, 10 * MIB, 100 * MIB - 1, 100 * MIB];
+        assert_eq!(bytes.map(level_for), [1, 1, 2, 2, 3]);
+        let bytes = [1000 * MIB, 10_000 * MIB, 100_000 * MIB, u64::MAX];
+        assert_eq!(bytes.map(level_for), [4, 5, 6, 6]);
+    }
+}

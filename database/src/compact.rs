@@ -1,0 +1,417 @@
+//! A database's live entries, with changes, into a new directory.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::fs;
+use std::iter;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use leveltable::WriteOptions;
+use leveltable::db::{InternalKey, ValueType};
+use leveltable::filter::{FilterBuilder, FilterPolicy};
+use leveltable::format::codec_name;
+use leveltable::prefix_bounds;
+use leveltable::sister_crates::{data_frame, no_prefixes};
+use leveltable::{BloomFilterPolicy, Comparator, Compression, Error, ErrorKind, KeyRange, Result};
+
+use crate::builder::{BuiltDatabase, DatabaseBuildOptions, DatabaseBuilder};
+#[cfg(doc)]
+use crate::database::Database;
+use crate::database::DatabaseOptions;
+use crate::directory::FileState;
+use crate::state::{Bounds, State, is_not_found};
+use crate::storage::{Directory, FileSystem};
+use crate::walk::DatabaseRange;
+use crate::writer::holds_lock;
+
+/// How many tables are held open, so that a writer can remove them meanwhile.
+const MAX_PINNED: usize = 500;
+
+/// What [`compact_into`] keeps and changes, and how it writes.
+#[derive(Default)]
+#[must_use]
+pub struct CompactOptions<'a> {
+    database: DatabaseOptions,
+    /// All keys if `None`.
+    bounds: Option<Bounds>,
+    is_prefix: bool,
+    compression: Option<Compression>,
+    tables: Option<WriteOptions>,
+    table_bytes: Option<u64>,
+    ignores_space: bool,
+    changes: Option<Box<dyn Iterator<Item = Change> + 'a>>,
+    on_temporary: Option<Learn<'a>>,
+}
+
+/// Learns where the temporary directory is.
+type Learn<'a> = Box<dyn FnOnce(&Path) + 'a>;
+
+/// A key, and its new value if it is not to be deleted.
+type Change = (Vec<u8>, Option<Vec<u8>>);
+
+impl fmt::Debug for CompactOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompactOptions")
+            .field("bounds", &self.bounds)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> CompactOptions<'a> {
+    /// All keys, written as the source is.
+    pub fn new() -> CompactOptions<'a> {
+        CompactOptions::default()
+    }
+
+    /// How the source is opened: its comparator, if it is not a built-in one, and caches.
+    pub fn database(mut self, options: DatabaseOptions) -> CompactOptions<'a> {
+        self.database = options;
+        self
+    }
+
+    /// Keeps the keys within `bounds` only.
+    pub fn range(mut self, bounds: impl KeyRange) -> CompactOptions<'a> {
+        self.bounds = Some(bounds.key_bounds());
+        self
+    }
+
+    /// Keeps the keys that begin with `prefix` only. Not in an order that is not bytewise.
+    pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> CompactOptions<'a> {
+        self.bounds = Some(prefix_bounds(prefix.as_ref()));
+        self.is_prefix = true;
+        self
+    }
+
+    /// Compresses with this codec.
+    pub fn compression(mut self, compression: Compression) -> CompactOptions<'a> {
+        self.compression = Some(compression);
+        self
+    }
+
+    /// Writes tables with these options; codec and filter are theirs, then. Their comparator is not used.
+    pub fn tables(mut self, options: WriteOptions) -> CompactOptions<'a> {
+        self.tables = Some(options);
+        self
+    }
+
+    /// Ends tables at this size: see [`DatabaseBuildOptions::table_bytes`].
+    pub fn table_bytes(mut self, bytes: u64) -> CompactOptions<'a> {
+        self.table_bytes = Some(bytes);
+        self
+    }
+
+    /// With `true`, begins even if the disk has less room than the source takes: where much of that was deleted or overwritten. If
+    /// the room then does not suffice, that is an error, and nothing is left.
+    pub fn ignore_space(mut self, yes: bool) -> CompactOptions<'a> {
+        self.ignores_space = yes;
+        self
+    }
+
+    /// Calls `learn` with the [temporary directory](DatabaseBuilder::temporary_path), before the work begins: a program that a
+    /// signal may end removes it itself.
+    pub fn on_temporary(mut self, learn: impl FnOnce(&Path) + 'a) -> CompactOptions<'a> {
+        self.on_temporary = Some(Box::new(learn));
+        self
+    }
+
+    /// Changes that are made last, such as those of a `BTreeMap`: keys in ascending order, each with its new value, or `None` to
+    /// delete it. Each gets the sequence number after the source's last one. They are made whether or not their keys are kept.
+    pub fn changes<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        mut self,
+        changes: impl IntoIterator<Item = (K, Option<V>), IntoIter: 'a>,
+    ) -> CompactOptions<'a> {
+        let stored = |(key, value): (K, Option<V>)| {
+            let value = value.map(|value| value.as_ref().to_vec());
+            (key.as_ref().to_vec(), value)
+        };
+        self.changes = Some(Box::new(changes.into_iter().map(stored)));
+        self
+    }
+}
+
+/// What [`compact_into`] did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Compacted {
+    /// Bytes of the source's files that count.
+    pub bytes_before: u64,
+    /// The new database.
+    pub built: BuiltDatabase,
+    /// Whether the source's writer was seen at work. What it wrote meanwhile may be missing in the new database: do not put it in the
+    /// old one's place. On systems other than Linux, one that wrote nothing meanwhile is not seen.
+    pub has_writer: bool,
+}
+
+/// Writes the live entries of the database in `directory` to a new one, `new`: what is overwritten or deleted takes no more space.
+/// Reads the source only, without its lock. Of a live database, the copy holds the contents at one moment after the call began.
+///
+/// Comparator, codec, filter and size of tables are the source's, as its newest table shows them, unless an option says otherwise.
+/// The new directory is made as by [`DatabaseBuilder`]: whole, or not at all.
+///
+/// ```
+/// use leveltable_database::{CompactOptions, Database, compact_into};
+/// # use leveltable_database::{DatabaseBuildOptions, DatabaseBuilder};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+/// # let mut builder = DatabaseBuilder::create(&old, DatabaseBuildOptions::new())?;
+/// # for key in ["fruit/apple", "fruit/banana", "job"] { builder.put(key, "")?; }
+/// # builder.finish()?;
+/// let changes = [("fruit/apple", Some("green")), ("fruit/banana", None)];
+/// let options = CompactOptions::new().prefix("fruit/").changes(changes);
+/// let compacted = compact_into(&old, &new, options)?;
+/// assert_eq!(compacted.built.entries, 1);
+/// assert_eq!(Database::open_read_only(&new)?.get("fruit/apple")?.as_deref(), Some(&b"green"[..]));
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+///
+/// Reads all tables once and the newest one twice, and holds the logs and a block of each table that it merges. In LevelDB,
+/// `CompactRange` does this in place.
+///
+/// # Errors
+///
+/// Those of [`Database::open_read_only`], of reading tables and of [`DatabaseBuilder`]; those of the changes.
+/// [`ErrorKind::Comparator`] if the order is not known. Damage is an error, since a copy would hide it.
+/// [`ErrorKind::Io`] if the disk has less room than the part of the source takes; see [`ignore_space`](CompactOptions::ignore_space).
+/// [`ErrorKind::Replaced`] if a writer removed a table of a database of more than 500 tables meanwhile.
+pub fn compact_into(
+    directory: impl AsRef<Path>,
+    new: impl AsRef<Path>,
+    options: CompactOptions<'_>,
+) -> Result<Compacted> {
+    let (directory, new) = (directory.as_ref(), new.as_ref());
+    let parent = std::path::absolute(new).ok();
+    let parent = parent.and_then(|new| fs::canonicalize(new.parent()?).ok());
+    if parent.is_some() && parent == fs::canonicalize(directory).ok() {
+        let what = "a new database is not made inside of the old one, which stays as it is: name a place beside it";
+        return Err(Error::new(ErrorKind::InvalidState, what).at_path(new));
+    }
+    let create = |options| DatabaseBuilder::create(new, options);
+    compact(FileSystem::at(directory), options, create)
+}
+
+/// Compacts the database in any directory into what `create` makes.
+pub(crate) fn compact(
+    dir: Arc<dyn Directory>,
+    options: CompactOptions<'_>,
+    create: impl FnOnce(DatabaseBuildOptions) -> Result<DatabaseBuilder>,
+) -> Result<Compacted> {
+    let had_writer = holds_lock(dir.path());
+    let db = options.database.open_in(dir);
+    let db = db.map_err(|error| match error.kind() {
+        // It may be no database.
+        ErrorKind::Io => error,
+        _ => needs_repair(error),
+    })?;
+    db.state().known_order()?;
+    if db.state().runs.iter().flatten().count() <= MAX_PINNED {
+        db.pin().map_err(needs_repair)?;
+    }
+    let state = db.state();
+    let mut settings = settings(&state, &options).map_err(needs_repair)?;
+    let live = |file: &crate::DatabaseFile| file.state == FileState::Live;
+    let files = db.files()?.into_iter().filter(live);
+    let bytes_before = files.filter_map(|file| file.bytes).sum();
+    if options.is_prefix && !state.is_bytewise {
+        return Err(no_prefixes(&state.order_name));
+    }
+    let bounds = options
+        .bounds
+        .unwrap_or((Bound::Unbounded, Bound::Unbounded));
+    if !options.ignores_space {
+        settings = settings.expected_bytes(part_bytes(&state, &bounds));
+    }
+    let mut builder = create(settings)?;
+    if let (Some(learn), Some(path)) = (options.on_temporary, builder.temporary_path()) {
+        learn(path);
+    }
+    let changes = options.changes.unwrap_or_else(|| Box::new(iter::empty()));
+    merge(db.range(bounds), changes, &state, &mut builder)?;
+    let built = builder.finish()?;
+    let has_writer = had_writer || holds_lock(db.path()) || !matches!(db.refresh(), Ok(false));
+    Ok(Compacted {
+        bytes_before,
+        built,
+        has_writer,
+    })
+}
+
+/// Damage of the source, and files that are missing.
+fn needs_repair(error: Error) -> Error {
+    let kind = error.kind();
+    let is_damage = matches!(kind, ErrorKind::Corruption | ErrorKind::NotATable);
+    if is_damage || kind == ErrorKind::Io && is_not_found(&error) {
+        return error.with_hint("only a sound database is compacted, so repair it first");
+    }
+    error
+}
+
+/// Bytes of the tables that may hold a part of the database.
+fn part_bytes(state: &State, bounds: &Bounds) -> u64 {
+    let place = |end: &[u8]| state.place(end, bounds);
+    let runs = state.runs.iter();
+    let tables = runs.flat_map(|run| state.within(run, place));
+    tables.map(|table| table.file.size).sum()
+}
+
+/// How the new database is written: as the newest table of the source is, and with tables as large as most of those that compactions
+/// left there.
+fn settings(state: &State, options: &CompactOptions<'_>) -> Result<DatabaseBuildOptions> {
+    let tables = match &options.tables {
+        Some(tables) => tables.clone(),
+        None => settings_of_tables(state)?,
+    };
+    let tables = match options.compression {
+        Some(compression) => tables.compression(compression),
+        None => tables,
+    };
+    let compacted = state.version.tables.values();
+    let compacted = compacted.filter(|table| table.level > 0);
+    let mut sizes: Vec<u64> = compacted.map(|table| table.file.size).collect();
+    sizes.sort_unstable();
+    let usual = sizes.get(sizes.len() * 3 / 4).copied().unwrap_or(0);
+    let usual = usual.checked_ilog2().map_or(0, |log| 1 << log);
+    let table_bytes = options.table_bytes.unwrap_or(usual.max(2 << 20));
+    Ok(DatabaseBuildOptions::new()
+        .comparator(state.order.clone())
+        .tables(tables)
+        .table_bytes(table_bytes)
+        .last_sequence(state.last_sequence))
+}
+
+/// Codec and filter of the newest table. LevelDB's defaults if there is none.
+fn settings_of_tables(state: &State) -> Result<WriteOptions> {
+    let options = WriteOptions::leveldb();
+    let Some(newest) = state.version.tables.values().next_back() else {
+        return Ok(options);
+    };
+    let table = state.table(newest)?;
+    let table = table.as_table();
+    let (mut codec, mut entries, mut end) = ("none", 0, 0);
+    for i in 0..table.data_blocks() {
+        let (offset, frame) = data_frame(table, i)?;
+        // Some blocks are stored as they are, since compressing them gains too little.
+        if let Ok(name) = codec_name(&frame)
+            && name != "none"
+        {
+            codec = name;
+        }
+        end = offset + frame.len() as u64;
+    }
+    for entry in table {
+        entry?;
+        entries += 1;
+    }
+    let options = match Compression::of(codec) {
+        Some(compression) => options.compression(compression),
+        None => options,
+    };
+    let Some(filter) = table.filter() else {
+        return Ok(options.no_filter());
+    };
+    // A filter for each 2 KiB has a byte more, and an offset.
+    let bits = 8 * filter.bytes.saturating_sub(5 * (end >> 11)) / u64::max(entries, 1);
+    let bits = if (8..=12).contains(&bits) {
+        10
+    } else {
+        bits.clamp(1, 40) as u32
+    };
+    Ok(match &*filter.policy {
+        BLOOM => options.filter_policy(BloomFilterPolicy::new(bits)),
+        BLOOM_OF_GO => options.filter_policy(BloomOfGo(BloomFilterPolicy::new(bits))),
+        _ => WriteOptions::new().compression(Compression::of(codec).unwrap_or_default()),
+    })
+}
+
+const BLOOM: &str = "leveldb.BuiltinBloomFilter2";
+const BLOOM_OF_GO: &str = "leveldb.BuiltinBloomFilter";
+
+/// LevelDB's filter, by the name that goleveldb has for it.
+#[derive(Debug)]
+struct BloomOfGo(BloomFilterPolicy);
+
+impl FilterPolicy for BloomOfGo {
+    fn name(&self) -> &str {
+        BLOOM_OF_GO
+    }
+
+    fn builder(&self) -> Box<dyn FilterBuilder> {
+        self.0.builder()
+    }
+
+    fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool {
+        self.0.key_may_match(key, filter)
+    }
+}
+
+/// Adds entries and changes in the order of their keys. A change replaces the entry of its key.
+fn merge(
+    mut entries: DatabaseRange,
+    mut changes: Box<dyn Iterator<Item = Change> + '_>,
+    state: &State,
+    builder: &mut DatabaseBuilder,
+) -> Result<()> {
+    let value_type = ValueType::Value;
+    let mut change = next_change(&mut changes, None, &*state.order)?;
+    let mut has_entry = entries.advance().map_err(needs_repair)?;
+    while has_entry || change.is_some() {
+        let order = match &change {
+            Some((key, _)) if has_entry => state.order.compare(entries.key(), key),
+            Some(_) => Ordering::Greater,
+            None => Ordering::Less,
+        };
+        if order.is_lt()
+            && let Some((user_key, sequence)) = entries.lent_version()
+        {
+            builder.add(
+                InternalKey {
+                    user_key,
+                    sequence,
+                    value_type,
+                },
+                entries.value(),
+            )?;
+        }
+        if order.is_ge()
+            && let Some((user_key, Some(value))) = &change
+        {
+            let sequence = state.last_sequence + 1;
+            builder.add(
+                InternalKey {
+                    user_key,
+                    sequence,
+                    value_type,
+                },
+                value,
+            )?;
+        }
+        if order.is_le() {
+            has_entry = entries.advance().map_err(needs_repair)?;
+        }
+        if order.is_ge() {
+            change = next_change(&mut changes, change.as_ref(), &*state.order)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the next change, which comes after the one before.
+fn next_change(
+    changes: &mut dyn Iterator<Item = Change>,
+    previous: Option<&Change>,
+    order: &dyn Comparator,
+) -> Result<Option<Change>> {
+    let next = changes.next();
+    if let (Some((before, _)), Some((key, _))) = (previous, &next)
+        && order.compare(before, key).is_ge()
+    {
+        let shown = key.get(..100).unwrap_or(key).escape_ascii();
+        let message = format!(
+            "the change of \"{shown}\" does not come after the one before: changes ascend by key"
+        );
+        return Err(Error::new(ErrorKind::OutOfOrder, message));
+    }
+    Ok(next)
+}

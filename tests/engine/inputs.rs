@@ -1,0 +1,99 @@
+//! Every kind of sorted input lends the same entries, also as `dyn`, and ends after an error.
+
+use std::collections::BTreeMap;
+
+use leveltable::db::{InternalKey, MAX_SEQUENCE};
+use leveltable::{
+    Compression, DbTable, OpenOptions, Result, SortedEntries, SortedInput, Table, WriteOptions,
+};
+
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn collect(input: &mut dyn SortedInput) -> Result<Entries> {
+    let mut entries = Vec::new();
+    assert_eq!((input.key(), input.value()), (&b""[..], &b""[..]));
+    while input.advance()? {
+        entries.push((input.key().to_vec(), input.value().to_vec()));
+    }
+    assert!(!input.advance()?);
+    assert_eq!((input.key(), input.value()), (&b""[..], &b""[..]));
+    Ok(entries)
+}
+
+fn model() -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let entry = |i: u32| (format!("{i:05}").into_bytes(), vec![i as u8; 50]);
+    (0..2000).map(entry).collect()
+}
+
+fn table(model: &BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<u8> {
+    let options = WriteOptions::new().compression(Compression::None);
+    let mut builder = options.build(Vec::new());
+    for (key, value) in model {
+        builder.add(key, value).unwrap();
+    }
+    builder.finish_into_writer().unwrap().0
+}
+
+#[test]
+fn plain_inputs_lend_the_same_entries() {
+    let model = model();
+    let expected: Entries = model.clone().into_iter().collect();
+    let table = OpenOptions::new().open_source(table(&model)).unwrap();
+    let slice = &expected[..];
+    let pairs = slice.iter().map(|(key, value)| (key, value));
+    let mut inputs: Vec<Box<dyn SortedInput>> = vec![
+        Box::new(SortedEntries::new(&model)),
+        Box::new(SortedEntries::new(pairs)),
+        Box::new(table.cursor()),
+        Box::new(table.iter()),
+        Box::new(Table::merge([table.range(.."00500"), table.range("00500"..)]).unwrap()),
+    ];
+    for input in &mut inputs {
+        assert_eq!(collect(&mut &mut **input).unwrap(), expected);
+    }
+}
+
+#[test]
+fn inputs_of_databases_lend_stored_keys() {
+    let model = model();
+    let mut builder = WriteOptions::new().build_db(Vec::new());
+    for (key, value) in &model {
+        builder.put(key, 7, value).unwrap();
+    }
+    let file = builder.finish_into_writer().unwrap().0;
+    let table = OpenOptions::new().open_db_source(file).unwrap();
+    let mut inputs: Vec<Box<dyn SortedInput>> = vec![
+        Box::new(table.cursor()),
+        Box::new(table.iter()),
+        Box::new(table.at(MAX_SEQUENCE).range(..)),
+        Box::new(DbTable::merge([&table]).unwrap()),
+        Box::new(table.cursor().compact([])),
+    ];
+    for input in &mut inputs {
+        let entries = collect(&mut *input).unwrap();
+        assert_eq!(entries.len(), model.len());
+        for ((stored, value), (key, expected)) in entries.iter().zip(&model) {
+            let stored = InternalKey::parse(stored).unwrap();
+            assert_eq!((stored.user_key, stored.sequence), (&key[..], 7));
+            assert_eq!(value, expected);
+        }
+    }
+}
+
+#[test]
+fn an_error_ends_an_input() {
+    let mut file = table(&model());
+    file[20_000] ^= 1;
+    let table = OpenOptions::new().open_source(file).unwrap();
+    let mut range = table.iter();
+    let error = loop {
+        match SortedInput::advance(&mut range) {
+            Ok(true) => {}
+            Ok(false) => panic!("no error"),
+            Err(error) => break error,
+        }
+    };
+    assert!(error.corruption().is_some());
+    assert!(SortedInput::key(&range).is_empty());
+    assert!(!SortedInput::advance(&mut range).unwrap());
+}
