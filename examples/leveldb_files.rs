@@ -108,7 +108,7 @@ fn print_table(path: &Path, out: &mut impl Write) -> Result<(), PrintError> {
                     value.len()
                 )?;
             }
-            Version::Deleted => writeln!(out, "  \"{key}\" at {sequence}: deletion")?,
+            _ => writeln!(out, "  \"{key}\" at {sequence}: deletion")?,
         }
     }
     Ok(())

@@ -63,7 +63,7 @@ pub(crate) fn put_fixed64(dst: &mut Vec<u8>, value: u64) {
 
 /// The four little-endian bytes at `at`.
 #[inline]
-pub(crate) fn fixed32_at(src: &[u8], at: usize) -> Option<u32> {
+pub fn fixed32_at(src: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*src.get(at..)?.first_chunk()?))
 }
 

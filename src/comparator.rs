@@ -158,24 +158,17 @@ impl Order {
         }
     }
 
-    /// Returns the order in which keys are stored, by the name of its comparator. Filters get the same as in this order.
-    pub(crate) fn as_stored(&self, name: &str) -> Order {
-        Order::of(StoredOrder {
-            name: name.to_owned(),
-            inside: self.clone(),
-        })
-    }
-
     /// The comparator itself, for code that is not hot.
-    pub(crate) fn comparator(&self) -> &dyn Comparator {
+    pub fn comparator(&self) -> &dyn Comparator {
         match self {
             Order::Bytewise => &BytewiseComparator,
             Order::Custom(comparator) => &**comparator,
         }
     }
 
+    /// Compares two keys.
     #[inline]
-    pub(crate) fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+    pub fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         match self {
             Order::Bytewise => compare_bytes(a, b).0,
             Order::Custom(comparator) => comparator.compare(a, b),
@@ -184,7 +177,7 @@ impl Order {
 
     /// Returns the part of `key` that filters know.
     #[inline]
-    pub(crate) fn filter_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+    pub fn filter_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         match self {
             Order::Bytewise => key,
             Order::Custom(comparator) => comparator.filter_key(key),
@@ -192,36 +185,9 @@ impl Order {
     }
 
     /// Whether filters know only a part of each key.
-    pub(crate) fn shortens_filter_keys(&self) -> bool {
+    pub fn shortens_filter_keys(&self) -> bool {
         let key = [0; 16];
         self.filter_key(&key).len() < key.len()
-    }
-}
-
-/// Treats keys as ascending in the order in which they arrive: for copying a table whose comparator is not at hand.
-///
-/// Cannot be used for lookups. Filters get the same part of a key as in the order inside.
-#[derive(Debug)]
-pub(crate) struct StoredOrder {
-    name: String,
-    pub(crate) inside: Order,
-}
-
-impl Comparator for StoredOrder {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        if a == b {
-            Ordering::Equal
-        } else {
-            Ordering::Less
-        }
-    }
-
-    fn filter_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
-        self.inside.filter_key(key)
     }
 }
 

@@ -265,7 +265,7 @@ impl From<Error> for io::Error {
 }
 
 /// Returns a key as messages show it: escaped, in quotes, and cut if it is long.
-pub(crate) fn show_key(key: &[u8]) -> String {
+pub fn show_key(key: &[u8]) -> String {
     const MOST: usize = 100;
     match key.get(..MOST) {
         Some(head) if key.len() > MOST => {

@@ -30,6 +30,7 @@
 //! | write a table | [`TableBuilder`]; [`WriteOptions`] for block size, codec, filter and order |
 //! | look keys up | [`Table`]: [`get`](Table::get), [`get_with`](Table::get_with), [`get_many`](Table::get_many), [`may_contain`](Table::may_contain) |
 //! | read in order | [`Table::range`], [`Table::prefix`], [`Cursor`]: both ways |
+//! | see how large a range is, and find the middle of a table | [`Table::approximate_bytes`], [`Table::key_at_fraction`], [`Table::splits`] |
 //! | read several tables as one | [`Table::merge`], [`DbTable::merge`], module [`merge`] |
 //! | pass on sorted entries, whatever holds them | [`SortedInput`], [`SortedEntries`] |
 //! | choose how a table is opened | [`OpenOptions`], [`BlockCache`], [`ReadOptions`] |
@@ -40,8 +41,9 @@
 //! | scan one prefix of many, and read nothing if no key has it | [`WriteOptions::prefix_filter`], [`Table::prefix`] |
 //! | keys in another order | [`Comparator`] |
 //! | see what went wrong | [`Error`]; [`Corruption`] says where |
-//! | check a table, or rescue a damaged one | [`repair::verify`], [`repair::salvage`] |
-//! | see what a file is made of, count reads | [`Table::layout`], [`Table::blocks`], [`Table::stats`], module [`inspect`] |
+//! | check a table, rescue a damaged one, see what a file is made of | the crate `leveltable-repair` |
+//! | take a file apart | module [`format`](crate::format) |
+//! | count reads | [`Table::stats`] |
 //!
 //! # The file
 //!
@@ -119,37 +121,29 @@ pub mod db;
 mod error;
 pub mod filter;
 #[allow(unreachable_pub, reason = "`fuzzing` exports some items")]
-mod format;
+pub mod format;
 #[cfg(fuzzing)]
 pub mod fuzzing;
-pub mod inspect;
 pub mod merge {
     //! Walking several tables as one: what [`Table::merge`](crate::Table::merge) returns.
 
     pub use crate::read::merge::MergeCursor;
 }
 mod read;
-pub mod repair;
 #[doc(hidden)]
-pub mod shared {
-    //! For the other crates of the workspace, which are released together with this one. May change at any time.
-
-    pub use crate::coding::{get_varint64, put_varint};
-    pub use crate::format::checksum::{crc32c, mask};
-    pub use crate::format::internal_key::user_key;
-    pub use crate::read::bounds::prefix_bounds;
-    pub use crate::read::range::no_prefixes;
-}
+pub mod sister_crates;
 mod sorted_input;
 mod write;
 
+/// The crate whose [`Bytes`](bytes::Bytes) this interface uses.
+pub use bytes;
 pub use comparator::{BytewiseComparator, Comparator};
 pub use db::{builder::DbTableBuilder, table::DbTable};
 pub use error::{Corruption, Error, ErrorKind, Result, Section};
 pub use filter::{bloom::BloomFilterPolicy, ribbon::RibbonFilterPolicy};
 pub use format::codec::Compression;
-pub use read::bounds::KeyRange;
-pub use read::cache::BlockCache;
+pub use read::bounds::{KeyRange, prefix_bounds};
+pub use read::cache::{BlockCache, CacheStats};
 pub use read::cursor::Cursor;
 pub use read::options::{OpenOptions, ReadOptions};
 pub use read::range::TableRange;

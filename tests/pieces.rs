@@ -427,10 +427,10 @@ fn splitting_reads_the_index_only_for_parts_of_few_pieces() {
     }
 }
 
-/// The pieces that a batch needs come in three waves, whatever the number of keys: filter and index; the next layer of the filter;
-/// its last.
+/// The pieces that a batch needs come in as few waves as those of one key, whatever the number of keys: filter and index; then a wave
+/// for each further layer of the filter that one of the keys is in.
 #[test]
-fn a_batch_brings_pieces_in_three_waves() {
+fn a_batch_brings_pieces_in_as_few_waves_as_one_key() {
     let (file, count) = write(Vec::new(), 50 << 20, 16, 100);
     let data_end = Layout::of(&file).data.last().unwrap().end as u64;
     let disk = Disk::of(Bytes::from(file));

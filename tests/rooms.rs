@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// The rooms, lowest first. A file may import from its own room and from any before it.
-const ROOMS: [&[&str]; 10] = [
+const ROOMS: [&[&str]; 8] = [
     &["coding", "error"],
     &["comparator", "sorted_input"],
     &["filter"],
@@ -13,9 +13,7 @@ const ROOMS: [&[&str]; 10] = [
     &["write"],
     &["read"],
     &["db"],
-    &["inspect"],
-    &["repair"],
-    &["fuzzing", "lib"],
+    &["fuzzing", "lib", "sister_crates"],
 ];
 
 /// The position of the room that `path`, such as `read::table`, is in.
@@ -108,7 +106,7 @@ fn the_table_of_rooms_is_the_order_that_is_checked() {
 fn the_names_in_the_description_of_the_architecture_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = BTreeMap::new();
-    for package in [".", "database", "object-store"] {
+    for package in [".", "database", "object-store", "repair"] {
         visit(&root.join(package).join("src"), package, &mut files);
     }
     let mut text: String = files.values().map(String::as_str).collect();

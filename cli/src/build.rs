@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let order = KeyOrder::of(args.entries.has_versions());
     let options = args
         .table
-        .write(KeyOrder::of(args.database || order.is_database()), false)?;
+        .write(KeyOrder::of(args.database || order.is_database()))?;
     if is_url(&args.input) {
         check_no_secret(&args.input)?;
         let what = "entries are read from a file or standard input: download them first";

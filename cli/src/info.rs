@@ -1,5 +1,6 @@
 //! `leveltable info`: describes the parts of a table's file.
 
+mod absent_keys;
 mod record;
 mod table;
 mod text;

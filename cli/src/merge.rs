@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         inputs.push(range);
     }
     let order = order.unwrap_or(KeyOrder::Bytewise);
-    let options = args.table.write(order, false)?;
+    let options = args.table.write(order)?;
     write_table(&args.out, args.force, &options, |add| {
         merge(order, args.keep_last, inputs, add)
     })?;

@@ -117,15 +117,15 @@ impl From<DbEntry> for Row {
 pub(crate) fn type_name(value_type: ValueType) -> &'static str {
     match value_type {
         ValueType::Value => "value",
-        ValueType::Deletion => "deletion",
+        _ => "deletion",
     }
 }
 
 impl Row {
     pub(crate) fn of_version(key: Bytes, sequence: u64, version: Version) -> Row {
-        let (value_type, value) = match version {
-            Version::Value(value) => (ValueType::Value, value),
-            Version::Deleted => (ValueType::Deletion, Bytes::new()),
+        let (value_type, value) = match version.into_value() {
+            Some(value) => (ValueType::Value, value),
+            None => (ValueType::Deletion, Bytes::new()),
         };
         Row {
             tag: Some((sequence, value_type)),

@@ -8,16 +8,14 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use leveltable::db::KeyKind;
-use leveltable::repair::{IndexState, SalvageOptions, SalvageReport, SalvageTarget, salvage};
-use leveltable::{ErrorKind, OpenOptions, WriteOptions};
+use leveltable::{Destination, ErrorKind, OpenOptions, TableBuilder, WriteOptions};
+use leveltable_repair::{IndexState, SalvageOptions, SalvageReport, salvage};
 
 use crate::Answer;
 use crate::database::{self, order_beside};
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::open::{
-    AnyTable, Keys, KeysArg, check_is_file, is_manifest, note_unknown_order, open_as,
-};
+use crate::open::{AnyTable, Keys, KeysArg, check_is_file, is_manifest, open_as};
 use crate::output::{Progress, and_entries, count, print};
 use crate::place::{check_order_of_arguments, holds_manifests, is_url, source};
 use crate::remote::{download, file_at, name_in_store, upload};
@@ -32,8 +30,8 @@ use crate::write::{TableOptions, check_out};
 /// A table in an object store, which IN names by its URL, is copied to a temporary file first. If OUT is a URL, the new table is
 /// made in a temporary file, and then uploaded.
 ///
-/// A table in an order that is neither byte order nor a database's is copied in the order in which it is stored, and
-/// then has a filter only if --filter asks for one. The copy has the codec of IN unless --codec names another.
+/// In what no option says, the copy is like IN: it has its codec and its filter, and blocks end where those of IN do. A table in an
+/// order that is neither byte order nor a database's is not copied.
 #[derive(clap::Args)]
 #[command(after_help = include_str!("help/salvage.txt").trim_end())]
 pub(crate) struct Args {
@@ -48,9 +46,6 @@ pub(crate) struct Args {
     /// Of a database, copy tables and logs that are no part of it, too: what was deleted may appear again
     #[arg(long)]
     pub(crate) unlisted: bool,
-    /// Copy blocks whose keys overlap, too, all in the order in which they are stored
-    #[arg(long)]
-    stored_order: bool,
     #[command(flatten)]
     keys: KeysArg,
     #[command(flatten)]
@@ -82,25 +77,21 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     }
     check_out(out, args.force)?;
     let (order, report) = copy_to_out(args)?;
-    if report.stored_order {
-        let remedy = "copied in the order in which they are stored";
-        note_unknown_order(input, args.keys.keys, remedy);
-    }
     print(lines_of(input, &describe(order, out, &report)))?;
     Ok(Answer::yes_if(report.is_complete()))
 }
 
 fn copy_to_out(args: &Args) -> Result<(KeyOrder, SalvageReport), Failure> {
     let (input, out, keys) = (&args.input, &args.out, args.keys.keys);
-    let first = (first_order(input, keys), args.stored_order);
-    let options = |(order, stored)| args.table.write(order, stored);
+    let first = first_order(input, keys);
+    let options = |order| args.table.write(order);
     if is_url(out) {
         let (order, report, file) = copy_to_temporary(input, keys, first, options)?;
         upload(&file, out, args.force)?;
         return Ok((order, report));
     }
-    let create = |attempt| {
-        let options = options(attempt)?.replace_existing(args.force);
+    let create = |order| {
+        let options = options(order)?.replace_existing(args.force);
         Ok(interrupt::create(&options, out)?)
     };
     let (order, report, builder) = copy(input, keys, first, create, |e| match e.path() {
@@ -117,17 +108,17 @@ fn copy_to_out(args: &Args) -> Result<(KeyOrder, SalvageReport), Failure> {
 fn copy_to_temporary(
     path: &Path,
     keys: Keys,
-    first: Attempt,
-    options: impl Fn(Attempt) -> Result<WriteOptions, Failure>,
+    first: KeyOrder,
+    options: impl Fn(KeyOrder) -> Result<WriteOptions, Failure>,
 ) -> Result<(KeyOrder, SalvageReport, File), Failure> {
     let fail =
         |e: &dyn Display| temporary_failure("copying the readable part", e).at(path.display());
     let file = tempfile::tempfile().map_err(|e| fail(&e))?;
-    let create = |attempt| {
+    let create = |order| {
         let mut file = &file;
         let emptied = file.set_len(0).and_then(|()| file.rewind());
         emptied.map_err(|e| fail(&e))?;
-        Ok(options(attempt)?.build(file))
+        Ok(options(order)?.build(file))
     };
     let (order, report, builder) = copy(path, keys, first, create, |e| fail(&e))?;
     builder.finish().map_err(|e| fail(&e))?;
@@ -143,10 +134,6 @@ fn is_same_file(input: &Path, out: &Path) -> bool {
     name(input).is_some_and(|input| name(out) == Some(input))
 }
 
-/// The order in which salvage is tried, and whether to copy the entries in the order in which they are stored, because they are not
-/// in that one.
-type Attempt = (KeyOrder, bool);
-
 /// Returns the order that the database of the table at `path` names, or that `keys` imply.
 fn first_order(path: &Path, keys: Keys) -> KeyOrder {
     match keys.named() {
@@ -155,25 +142,28 @@ fn first_order(path: &Path, keys: Keys) -> KeyOrder {
     }
 }
 
-/// Copies the readable part of the table at `path` to a builder that `create` makes, which is then to be finished. Tries the order of
-/// the attempt, then others. Fails if nothing was copied, unless the table is empty.
+/// Copies the readable part of the table at `path` to a builder that `create` makes, which is then to be finished. Tries this
+/// order, then others. Fails if nothing was copied, unless the table is empty.
 ///
 /// An object in a store is copied to a temporary file first, because salvaging reads it many times and in any order.
-fn copy<B: SalvageTarget>(
+fn copy<D: Destination>(
     path: &Path,
     keys: Keys,
-    (mut order, mut stored): Attempt,
-    create: impl Fn(Attempt) -> Result<B, Failure>,
+    first: KeyOrder,
+    create: impl Fn(KeyOrder) -> Result<TableBuilder<D>, Failure>,
     failed: impl Fn(leveltable::Error) -> Failure,
-) -> Result<(KeyOrder, SalvageReport, B), Failure> {
+) -> Result<(KeyOrder, SalvageReport, TableBuilder<D>), Failure> {
     let fail = |e: io::Error| Failure::of(path, e);
     let file = if is_url(path) {
         download(path)?
     } else {
         File::open(path).map_err(fail)?
     };
+    let others = [KeyOrder::Internal, KeyOrder::IndexedDb];
+    let mut others = others.into_iter().filter(|other| *other != first);
+    let (mut order, mut refused) = (first, None);
     loop {
-        let mut builder = create((order, stored))?;
+        let mut builder = create(order)?;
         let mut bar = Progress::bytes(file.metadata().ok().map(|metadata| metadata.len()));
         let mut options = SalvageOptions::new().progress(|progress| {
             // Salvaging passes over each byte twice.
@@ -184,23 +174,22 @@ fn copy<B: SalvageTarget>(
         if let Some(kind) = is_database.or(keys.named()) {
             options = options.keys(kind);
         }
-        if stored {
-            options = options.stored_order();
-        }
         match salvage(file.try_clone().map_err(fail)?, &mut builder, options) {
-            // Restarted, for a table without a filter, which may not fit the order.
-            Ok(report) if report.stored_order && !stored => stored = true,
             Ok(report) if report.entries == 0 && !report.is_complete() => {
                 return Err(nothing_to_salvage(path));
             }
             Ok(report) => return Ok((order, report, builder)),
-            Err(e) => match e.kind() {
-                ErrorKind::DatabaseTable if keys == Keys::Auto && order == KeyOrder::Bytewise => {
-                    order = KeyOrder::Internal;
+            Err(e) => {
+                let is_database = e.kind() == ErrorKind::DatabaseTable && keys == Keys::Auto
+                    || e.kind() == ErrorKind::Comparator && order.is_database();
+                if let Some(other) = others.next().filter(|_| is_database) {
+                    order = other;
+                    // The error names the order that was tried: of two orders of a database, the likelier one.
+                    refused = refused.or(Some(e).filter(|e| e.kind() == ErrorKind::Comparator));
+                } else {
+                    return Err(failed(refused.unwrap_or(e)));
                 }
-                ErrorKind::Comparator if !stored => stored = true,
-                _ => return Err(failed(e)),
-            },
+            }
         }
     }
 }
@@ -228,18 +217,16 @@ pub(crate) struct Rescued {
 pub(crate) fn rescue(path: &Path, keys: Keys, order: Option<KeyOrder>) -> Result<Rescued, Failure> {
     let first = order.unwrap_or_else(|| first_order(path, keys));
     let options = WriteOptions::new().no_filter();
-    let options = |(order, _): Attempt| Ok(options.clone().comparator(order.comparator()));
-    let (order, report, file) = copy_to_temporary(path, keys, (first, false), options)?;
+    let options = |order: KeyOrder| Ok(options.clone().comparator(order.comparator()));
+    let (order, report, file) = copy_to_temporary(path, keys, first, options)?;
     let is_database = order.is_database() && keys != Keys::Stored;
-    let known = (!report.stored_order).then_some(order);
     let options = OpenOptions::new().no_cache().no_filter();
-    let table = open_as(is_database, known, file, &options);
+    let table = open_as(is_database, Some(order), file, &options);
     let table = table.map_err(|e| Failure::from(e).at(path.display()))?;
     let mut left_out: Vec<String> = describe_lost(order, &report).collect();
     if report.index == IndexState::Lost {
         left_out.push("the index is damaged: other blocks may be missing".into());
     }
-    left_out.extend(describe_out_of_order(&report));
     let stated = describe_stated(&report);
     left_out.extend(stated.map(|stated| format!("other blocks may be missing: {stated}")));
     Ok(Rescued { table, left_out })
@@ -277,12 +264,6 @@ fn describe(order: KeyOrder, out: &Path, report: &SalvageReport) -> Vec<String> 
     };
     lines.extend(index.map(str::to_owned));
     lines.extend(describe_stated(report));
-    lines.extend(describe_out_of_order(report).map(|left_out| format!("left out {left_out}")));
-    lines.extend(report.uncertain.iter().map(|Range { start, end }| {
-        format!(
-            "bytes {start} to {end} may not be a block of this table: they may be part of a value in a damaged block, or another table's index"
-        )
-    }));
     lines.extend(describe_lost(order, report).map(|lost| format!("lost {lost}")));
     lines
 }
@@ -291,11 +272,6 @@ fn describe(order: KeyOrder, out: &Path, report: &SalvageReport) -> Vec<String> 
 pub(crate) fn in_blocks(of: &str, entries: u64, blocks: u64) -> String {
     let (entries, blocks) = (count(entries, "entry"), count(blocks, "block"));
     format!("{entries} {of} {blocks}")
-}
-
-fn describe_out_of_order(report: &SalvageReport) -> Option<String> {
-    let n = report.entries_out_of_order;
-    (n > 0).then(|| format!("{}, which were out of order", count(n, "entry")))
 }
 
 /// Returns how much the table's properties state, if something else was copied.

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
-use leveltable::shared::prefix_bounds;
+use leveltable::prefix_bounds;
 use leveltable::{Error, ErrorKind};
 use leveltable_database::{FileKind, GapKind};
 use serde_json::{Map, Value, json};
@@ -319,10 +319,13 @@ impl Printer<'_> {
         let is_json = self.args.show.json;
         let file = self.style.file.as_deref().map(Field::Text);
         let lead = [("file", file), ("offset", Some(Field::Json(json!(offset))))];
-        let lead = { lead.into_iter() }
+        let lead = lead
+            .into_iter()
             .filter(|_| is_json)
             .filter_map(|(name, field)| Some((name, field?)));
-        let fields = { fields.iter() }.map(|(name, value)| (&name[..], Field::Json(value.clone())));
+        let fields = fields
+            .iter()
+            .map(|(name, value)| (&name[..], Field::Json(value.clone())));
         self.out.write(|out| {
             if !is_json {
                 write!(out, "{offset}\t")?;

@@ -35,8 +35,8 @@ impl KeyOrder {
 
     /// Returns the order of the tables of a database whose MANIFEST names this comparator, if it is known.
     pub(crate) fn of_database(comparator: &str) -> Option<KeyOrder> {
-        let orders = [KeyOrder::Internal, KeyOrder::IndexedDb].into_iter();
-        { orders }.find(|order| order.of_user_keys().name() == comparator)
+        let mut orders = [KeyOrder::Internal, KeyOrder::IndexedDb].into_iter();
+        orders.find(|order| order.of_user_keys().name() == comparator)
     }
 
     pub(crate) fn is_database(self) -> bool {

@@ -6,9 +6,9 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use leveltable::db::KeyKind;
-use leveltable::repair::{Finding, VerifyOptions, VerifyReport, verify};
 use leveltable::{ErrorKind, OpenOptions, Section, Source};
 use leveltable_database::{Database, DatabaseFile, FileState, TableFile};
+use leveltable_repair::{Finding, VerifyOptions, VerifyReport, verify};
 use serde_json::{Value, json};
 
 use crate::Answer;

@@ -25,16 +25,16 @@ pub(crate) struct TableOptions {
     /// Compression level: zstd 1 to 22 [default: 1], zlib and deflate 0 to 9 [default: 6]
     #[arg(long, value_name = "N")]
     level: Option<u8>,
-    /// Size of a block before compression
-    #[arg(long, value_parser = parse_size, default_value = "4K", value_name = "SIZE")]
-    block_size: usize,
+    /// Size of a block before compression [default: 4K; of salvage: those of the damaged table]
+    #[arg(long, value_parser = parse_size, value_name = "SIZE")]
+    block_size: Option<usize>,
     /// Let no block touch more pages of 4 KiB than it must: a lookup then reads one page of an uncompressed table, not two
     #[arg(long)]
     block_align: bool,
     /// Number of keys between restarts, at which a key is stored whole
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     restart_interval: u32,
-    /// Filter [default: ribbon; in a table of a database: bloom]
+    /// Filter [default: ribbon; in a table of a database: bloom; of salvage: that of the damaged table]
     #[arg(long, value_enum)]
     filter: Option<Filter>,
     /// Size of the filter, in bits per key [default: 10]
@@ -76,15 +76,23 @@ enum Filter {
 }
 
 impl TableOptions {
-    /// Returns the library's options for a table in this order. If `is_other` says that its keys are in another one,
-    /// which the filter may not fit, it has no filter by default.
-    pub(crate) fn write(&self, order: KeyOrder, is_other: bool) -> Result<WriteOptions, Failure> {
-        let options = WriteOptions::new()
-            .block_size(self.block_size)
+    /// Returns the library's options for a table in this order. It chooses what no option says: salvage follows the damaged table.
+    pub(crate) fn write(&self, order: KeyOrder) -> Result<WriteOptions, Failure> {
+        // The policy that LevelDB's databases use, in their tables.
+        let options = if order.is_database() {
+            WriteOptions::leveldb()
+        } else {
+            WriteOptions::new()
+        };
+        let options = options
             .block_align(self.block_align)
             .restart_interval(self.restart_interval as usize)
-            .properties(!self.no_properties);
-        // Without a name, the library chooses.
+            .properties(!self.no_properties)
+            .comparator(order.comparator());
+        let options = match self.block_size {
+            Some(block_size) => options.block_size(block_size),
+            None => options,
+        };
         let options = match (self.codec, self.level) {
             (None, None) => options,
             (codec, level) => {
@@ -96,24 +104,26 @@ impl TableOptions {
             (_, Some(delimiter)) => options.prefix_filter(DelimitedPrefix::new(delimiter)),
             _ => options,
         };
-        let options = options.comparator(order.comparator());
-        let default = match order {
-            _ if is_other && self.bits_per_key.is_none() => Filter::None,
-            KeyOrder::Bytewise => Filter::Ribbon,
-            // The policy that LevelDB's databases use.
-            KeyOrder::Internal | KeyOrder::IndexedDb => Filter::Bloom,
+        let default = if order.is_database() {
+            Filter::Bloom
+        } else {
+            Filter::Ribbon
         };
+        let filter = self.filter.or(self.bits_per_key.map(|_| default));
         let bits_per_key = self.bits_per_key.unwrap_or(10);
-        Ok(match self.filter.unwrap_or(default) {
-            Filter::None if self.bits_per_key.is_some() => {
+        Ok(match filter {
+            Some(Filter::None) if self.bits_per_key.is_some() => {
                 return Err(Failure::new(
                     "--bits-per-key needs a filter: ribbon or bloom",
                 ));
             }
-            Filter::None => options.no_filter(),
-            Filter::Ribbon => options.filter_policy(RibbonFilterPolicy::new(bits_per_key)),
+            None => options,
+            Some(Filter::None) => options.no_filter(),
+            Some(Filter::Ribbon) => options
+                .filter_policy(RibbonFilterPolicy::new(bits_per_key))
+                .whole_table_filter(true),
             // One for each 2 KiB, as LevelDB writes them.
-            Filter::Bloom => options
+            Some(Filter::Bloom) => options
                 .filter_policy(BloomFilterPolicy::new(bits_per_key))
                 .whole_table_filter(false),
         })

@@ -1,5 +1,6 @@
 //! A database, and how it is opened.
 
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -7,7 +8,7 @@ use bytes::Bytes;
 #[cfg(doc)]
 use leveltable::ErrorKind;
 use leveltable::db::DbEntry;
-use leveltable::shared::{no_prefixes, prefix_bounds};
+use leveltable::sister_crates::{no_prefixes, prefix_bounds_from};
 use leveltable::{Comparator, KeyRange, OpenOptions, Result};
 
 use crate::directory::DatabaseFile;
@@ -162,7 +163,28 @@ impl Database {
     /// Only in bytewise order do such keys always lie together. In any other order the only item is an error of
     /// [`ErrorKind::Comparator`]: use a range there.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DatabaseRange {
-        let (state, bounds) = (self.state(), prefix_bounds(prefix.as_ref()));
+        self.prefix_from(prefix, Bound::<&[u8]>::Unbounded)
+    }
+
+    /// The entries of [`prefix`](Database::prefix) from `start` on: the next page after a key, for example. A start before the prefix
+    /// leaves all entries; one after it, none.
+    ///
+    /// ```no_run
+    /// use std::ops::Bound;
+    ///
+    /// # let db = leveltable_database::Database::open_read_only("db")?;
+    /// let last_shown = "user/20";
+    /// for entry in db.prefix_from("user/", Bound::Excluded(last_shown)).take(20) {
+    ///     println!("{}", entry?.0.escape_ascii());
+    /// }
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    pub fn prefix_from(
+        &self,
+        prefix: impl AsRef<[u8]>,
+        start: Bound<impl AsRef<[u8]>>,
+    ) -> DatabaseRange {
+        let (state, bounds) = (self.state(), prefix_bounds_from(prefix.as_ref(), start));
         let bounds = state.is_bytewise.then_some(bounds);
         let bounds = bounds.ok_or_else(|| no_prefixes(&state.order_name));
         DatabaseRange::new(self.clone(), bounds)

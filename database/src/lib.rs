@@ -27,6 +27,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used)]
 #![deny(clippy::indexing_slicing, clippy::panic)]
 
+mod approximate;
 mod builder;
 mod compact;
 mod database;

@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use leveltable::db::DbEntry;
-use leveltable::shared::{crc32c, mask};
+use leveltable::sister_crates::{crc32c, mask};
 use leveltable::{Corruption, Error, ErrorKind, Result, Section};
 
 use crate::directory::{FileKind, WITHOUT_MANIFEST, changed, failed, name_of};

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use leveltable::db::{DbEntry, InternalKey, MAX_SEQUENCE, Version};
-use leveltable::shared::{get_varint64, put_varint, user_key};
+use leveltable::sister_crates::{get_varint64, put_varint, user_key};
 use leveltable::{Corruption, Section};
 
 /// LevelDB has levels 0 to 6, goleveldb more where they fill up.
@@ -52,15 +52,13 @@ impl<'a> Decoder<'a> {
 
     fn change(&mut self, sequence: u64) -> Option<DbEntry> {
         let [kind] = self.array()?;
-        Some(DbEntry {
-            user_key: Bytes::copy_from_slice(self.string()?),
-            sequence,
-            version: match kind {
-                0 => Version::Deleted,
-                1 => Version::Value(Bytes::copy_from_slice(self.string()?)),
-                _ => return None,
-            },
-        })
+        let user_key = Bytes::copy_from_slice(self.string()?);
+        let version = match kind {
+            0 => Version::Deleted,
+            1 => Version::Value(Bytes::copy_from_slice(self.string()?)),
+            _ => return None,
+        };
+        Some(DbEntry::new(user_key, sequence, version))
     }
 
     /// What is here in place of what is expected. Its offset is one within `payload`.
@@ -199,7 +197,8 @@ impl Edit {
             let before = rest;
             if self.read_field(&mut rest).is_none() {
                 let expected = "a tag and its field, as LevelDB writes them";
-                let is_foreign = { before }.number() >= Some(100);
+                let mut field = before;
+                let is_foreign = field.number() >= Some(100);
                 let hint = if is_foreign { FOREIGN } else { "" };
                 return Err(before.defect(payload, Section::Manifest, expected, hint));
             }

@@ -246,6 +246,14 @@ impl Iterator for DatabaseRange {
     fn next(&mut self) -> Option<Self::Item> {
         self.take(false)
     }
+
+    /// The last entry, at once: those between are not read. In an order that is not known, all are.
+    fn last(mut self) -> Option<Self::Item> {
+        if self.db.has_known_order() {
+            return self.next_back();
+        }
+        self.fold(None, |_, entry| Some(entry))
+    }
 }
 
 impl DoubleEndedIterator for DatabaseRange {
@@ -416,8 +424,8 @@ impl History {
             for version in versions.iter_mut().filter(|version| version.state == Live) {
                 version.state = state;
                 state = match version.version {
-                    Version::Value(_) => Overwritten(version.sequence),
                     Version::Deleted => Deleted(version.sequence),
+                    _ => Overwritten(version.sequence),
                 };
             }
         }

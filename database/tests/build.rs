@@ -17,7 +17,7 @@ use leveltable_database::{
 };
 
 use common::memory::{Fault, Memory};
-use common::scratch;
+use common::{codecs, scratch};
 
 mod common;
 
@@ -207,10 +207,7 @@ fn options_are_taken_and_orders_named() {
         .open_db(dir.join("000002.ldb"));
     let table = table.unwrap();
     assert!(table.as_table().filter().is_none());
-    assert_eq!(
-        table.as_table().blocks().next().unwrap().unwrap().codec,
-        "none"
-    );
+    assert_eq!(codecs(&dir.join("000002.ldb")), ["none"]);
 
     let bad = small_tables().tables(WriteOptions::leveldb().block_size(0));
     let error = DatabaseBuilder::create(scratch.path().join("bad"), bad).unwrap_err();

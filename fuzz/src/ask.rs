@@ -820,11 +820,7 @@ pub fn check_db(table: &DbTable, model: &[Entry], user_keys: &[Vec<u8>]) {
             _ => return None,
         };
         let user_key = Bytes::copy_from_slice(user_key);
-        Some(DbEntry {
-            user_key,
-            sequence: tag >> 8,
-            version,
-        })
+        Some(DbEntry::new(user_key, tag >> 8, version))
     };
     let Some(model) = model.iter().map(parse).collect::<Option<Vec<_>>>() else {
         return;

@@ -90,7 +90,6 @@ class SalvageReport(NamedTuple):
     entries: int
     data_blocks: int
     stated_entries: int | None
-    entries_out_of_order: int
     lost: list[LostRange]
 
 

@@ -4,7 +4,7 @@ use std::ops::Bound as Limit;
 use std::path::Path;
 
 use bytes::Bytes;
-use leveltable::inspect::Properties;
+use leveltable::format::Properties;
 use leveltable::remote::AsyncTable;
 use leveltable::{Error, ErrorKind, OpenOptions, Result, Stats, Table};
 use leveltable_database::Database;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Bound as Limit;
 
 use bytes::Bytes;
-use leveltable::shared::prefix_bounds;
+use leveltable::prefix_bounds;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};

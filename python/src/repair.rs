@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use leveltable::repair::{SalvageOptions, SalvageReport, SalvageTarget, VerifyOptions};
-use leveltable::{DbTableBuilder, ErrorKind, Result, Source, Summary, TableBuilder, repair};
+use leveltable::{Destination, ErrorKind, Result, Source, TableBuilder};
+use leveltable_repair::{SalvageOptions, SalvageReport, VerifyOptions};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -32,7 +32,7 @@ pub(crate) fn verify(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyAny>
     let mut signal = Ok(());
     let report = py.detach(|| {
         let options = VerifyOptions::new().progress(|_| look(&mut signal));
-        repair::verify(Source::open(&path)?, options)
+        leveltable_repair::verify(Source::open(&path)?, options)
     });
     signal?;
     report::verified(py, &report.map_err(raise)?)
@@ -50,30 +50,35 @@ pub(crate) fn salvage<'py>(
     let options = Options::of(py, options)?.write;
     let mut signal = Ok(());
     let report = py.detach(|| {
-        let table = options.create(&target)?;
-        match copy(&source, table, TableBuilder::finish, &mut signal) {
+        let mut table = options.create(&target)?;
+        let report = match copy(&source, &mut table, &mut signal) {
             // It turns out to be a table of a database.
             Err(error) if error.kind() == ErrorKind::DatabaseTable => {
-                let table = options.create_db(&target)?;
-                copy(&source, table, DbTableBuilder::finish, &mut signal)
+                let mut table = options.create_db(&target)?;
+                let report = copy(&source, table.table_mut(), &mut signal)?;
+                return finish(report, || table.finish().map(drop));
             }
-            report => report,
-        }
+            report => report?,
+        };
+        finish(report, || table.finish().map(drop))
     });
     signal?;
     report::salvaged(py, &report.map_err(raise)?)
 }
 
-fn copy<T: SalvageTarget>(
+fn copy<D: Destination>(
     source: &Path,
-    mut to: T,
-    finish: impl FnOnce(T) -> Result<Summary>,
+    to: &mut TableBuilder<D>,
     signal: &mut PyResult<()>,
 ) -> Result<SalvageReport> {
     let options = SalvageOptions::new().progress(|_| look(signal));
-    let report = repair::salvage(Source::open(source)?, &mut to, options)?;
+    leveltable_repair::salvage(Source::open(source)?, to, options)
+}
+
+/// Finishes the new table, unless the work was ended.
+fn finish(report: SalvageReport, finish: impl FnOnce() -> Result<()>) -> Result<SalvageReport> {
     if !report.cancelled {
-        finish(to)?;
+        finish()?;
     }
     Ok(report)
 }

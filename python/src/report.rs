@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use leveltable::inspect::Properties;
-use leveltable::repair::{Finding, LostRange, SalvageReport, VerifyReport};
+use leveltable::format::Properties;
 use leveltable::{Stats, Summary};
 use leveltable_database::{
     BuiltDatabase, Compacted, DatabaseFile, Gap, HistoryEntry, Recovery, TableFile, VersionState,
 };
+use leveltable_repair::{Finding, LostRange, SalvageReport, VerifyReport};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -89,7 +89,7 @@ fn finding<'py>(py: Python<'py>, found: &Finding) -> Made<'py> {
 
 pub(crate) fn salvaged<'py>(py: Python<'py>, report: &SalvageReport) -> Made<'py> {
     let lost = report.lost.iter().map(|range| lost(py, range));
-    tuple!(py, "SalvageReport", report, [file_bytes, entries, data_blocks, stated_entries, entries_out_of_order], {
+    tuple!(py, "SalvageReport", report, [file_bytes, entries, data_blocks, stated_entries], {
         is_complete: report.is_complete(),
         lost: lost.collect::<PyResult<Vec<_>>>()?,
     })
@@ -132,7 +132,10 @@ pub(crate) fn file<'py>(py: Python<'py>, file: &DatabaseFile) -> Made<'py> {
 }
 
 pub(crate) fn recovery<'py>(py: Python<'py>, recovery: &Recovery) -> Made<'py> {
-    let gaps = { recovery.gaps.iter() }.map(|(file, gap)| self::gap(py, file, gap));
+    let gaps = recovery
+        .gaps
+        .iter()
+        .map(|(file, gap)| self::gap(py, file, gap));
     let unreadable = recovery.unreadable_tables.iter();
     let unreadable = unreadable.map(|(name, error)| (name, error.to_string()));
     tuple!(py, "Recovery", recovery, [without_manifest, missing_log], {

@@ -7,15 +7,16 @@ use crate::format::internal_key::{InternalKey, ValueType};
 /// The entries that outlive a compaction: those that somebody can still see; made by [`DbCursor::compact`].
 ///
 /// Lends each entry as [`DbTableBuilder::add`](crate::DbTableBuilder::add) takes it. How many tables it is written to is up to
-/// the caller.
+/// the caller. `D` says which deletions [are dropped](Compaction::drop_deletions_where).
 #[derive(Debug, Clone)]
 #[must_use]
-pub struct Compaction {
+pub struct Compaction<D = fn(&[u8]) -> bool> {
     /// Over all versions.
     versions: DbCursor,
     /// Ascending.
     snapshots: Vec<u64>,
-    drops_deletions: bool,
+    /// Whether a deletion of this user key hides nothing.
+    drops: D,
     /// The number of snapshots that are older than the last version. `None` before the first.
     last: Option<usize>,
     /// The last version's user key.
@@ -55,19 +56,49 @@ impl DbCursor {
         Compaction {
             versions: self.showing(None),
             snapshots,
-            drops_deletions: false,
+            drops: |_| false,
             last: None,
             last_key: Vec::new(),
         }
     }
 }
 
-impl Compaction {
+impl<D: FnMut(&[u8]) -> bool> Compaction<D> {
     /// Whether to leave out a deletion, unless a snapshot is older than it: there are no older versions in other tables that it would
     /// hide. `false` by default.
-    pub fn drop_deletions(mut self, yes: bool) -> Compaction {
-        self.drops_deletions = yes;
-        self
+    pub fn drop_deletions(self, yes: bool) -> Compaction {
+        self.drop_deletions_where(if yes { |_| true } else { |_| false })
+    }
+
+    /// As [`drop_deletions`](Compaction::drop_deletions), for the user keys of which `hides_nothing` returns `true`: no table that is not
+    /// compacted may hold an older version. Replaces what was said of deletions before.
+    ///
+    /// Called at most once for each user key, in ascending order, and only for a deletion that is dropped if it returns `true`. So it can
+    /// go through the tables of deeper levels as the compaction goes on. In C++ LevelDB this is `IsBaseLevelForKey`.
+    ///
+    /// ```
+    /// # use leveltable::{OpenOptions, WriteOptions};
+    /// # let mut file = Vec::new();
+    /// # let mut table = WriteOptions::new().build_db(&mut file);
+    /// table.delete("apple", 9)?;
+    /// table.delete("pear", 8)?;
+    /// # table.finish()?;
+    /// # let table = OpenOptions::new().open_db_source(file)?;
+    /// let others = [(&b"banana"[..], &b"quince"[..])]; // first and last keys of the tables that are not compacted
+    /// let is_older = |key: &[u8]| others.iter().any(|(first, last)| *first <= key && key <= *last);
+    /// let mut kept = table.cursor().compact([]).drop_deletions_where(|key| !is_older(key));
+    /// assert_eq!(kept.next()?.unwrap().0.user_key, b"pear");
+    /// assert!(kept.next()?.is_none());
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    pub fn drop_deletions_where<W: FnMut(&[u8]) -> bool>(self, hides_nothing: W) -> Compaction<W> {
+        Compaction {
+            versions: self.versions,
+            snapshots: self.snapshots,
+            drops: hides_nothing,
+            last: self.last,
+            last_key: self.last_key,
+        }
     }
 
     /// Moves to the next entry that is kept. Lends its key and its value, which is empty for a deletion; `None` after the last.
@@ -104,7 +135,7 @@ impl Compaction {
             key.user_key.clone_into(&mut self.last_key);
         }
         self.last = Some(older);
-        let hides = !self.drops_deletions || older > 0;
-        is_seen && (key.value_type == ValueType::Value || hides)
+        let is_last = key.value_type == ValueType::Deletion && older == 0;
+        is_seen && !(is_last && (self.drops)(key.user_key))
     }
 }

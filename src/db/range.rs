@@ -163,6 +163,11 @@ impl Iterator for DbRange {
     fn next(&mut self) -> Option<Self::Item> {
         self.0.take(Way::Forward)
     }
+
+    /// The last entry, at once: those between are not read, and so not checked.
+    fn last(mut self) -> Option<Self::Item> {
+        self.next_back()
+    }
 }
 
 impl DoubleEndedIterator for DbRange {

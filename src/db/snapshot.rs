@@ -1,5 +1,7 @@
 //! What a database's table holds as of a sequence number: lookups of one user key or many, and ranges.
 
+use std::ops::Bound;
+
 use bytes::Bytes;
 
 use crate::db::cursor::DbCursor;
@@ -203,6 +205,11 @@ impl Snapshot<'_> {
     /// [`DbTable::prefix`].
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbRange {
         self.table.prefix(prefix).at(self.sequence)
+    }
+
+    /// Returns the entries of [`prefix`](Snapshot::prefix) whose user keys come from `start` on; see [`Table::prefix_from`].
+    pub fn prefix_from(&self, prefix: impl AsRef<[u8]>, start: Bound<impl AsRef<[u8]>>) -> DbRange {
+        self.table.prefix_from(prefix, start).at(self.sequence)
     }
 
     /// Returns the first entry that the snapshot sees; `None` if there is none.

@@ -1,5 +1,6 @@
 //! Tables of a LevelDB database: internal keys over a [`Table`].
 
+use std::ops::Bound;
 use std::path::Path;
 
 use bytes::Bytes;
@@ -10,8 +11,8 @@ use crate::db::range::{DbRange, stored_bounds};
 use crate::error::{ErrorKind, Result, Section};
 #[cfg(doc)]
 use crate::format::internal_key::InternalKeyComparator;
-use crate::format::internal_key::{InternalKey, ValueType, internal_order, not_internal};
-use crate::read::bounds::{KeyRange, prefix_bounds};
+use crate::format::internal_key::{InternalKey, ValueType, internal_order, not_internal, user_key};
+use crate::read::bounds::{KeyRange, prefix_bounds_from};
 use crate::read::cursor::Cursor;
 use crate::read::merge::MergeCursor;
 use crate::read::options::{OpenOptions, ReadOptions};
@@ -23,6 +24,7 @@ use crate::read::table_cache::OpenTable;
 
 /// The state of a user key at some sequence number: a value or a deletion.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Version {
     /// It has this value.
     Value(Bytes),
@@ -40,8 +42,9 @@ impl Version {
     }
 }
 
-/// An entry of a database's table.
+/// An entry of a database's table. Engines make those of a memtable with [`new`](DbEntry::new).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct DbEntry {
     /// The key as the database's user knows it.
     pub user_key: Bytes,
@@ -52,16 +55,29 @@ pub struct DbEntry {
 }
 
 impl DbEntry {
+    /// A version of `user_key`, written as number `sequence`.
+    ///
+    /// ```
+    /// use leveltable::db::{DbEntry, Version};
+    ///
+    /// let entry = DbEntry::new("apple", 4, Version::Value("red".into()));
+    /// assert_eq!(entry.user_key, "apple");
+    /// ```
+    pub fn new(user_key: impl Into<Bytes>, sequence: u64, version: Version) -> DbEntry {
+        DbEntry {
+            user_key: user_key.into(),
+            sequence,
+            version,
+        }
+    }
+
     #[inline]
     pub(super) fn of(key: InternalKey<'_>, value: impl FnOnce() -> Bytes) -> DbEntry {
-        DbEntry {
-            user_key: Bytes::copy_from_slice(key.user_key),
-            sequence: key.sequence,
-            version: match key.value_type {
-                ValueType::Value => Version::Value(value()),
-                ValueType::Deletion => Version::Deleted,
-            },
-        }
+        let version = match key.value_type {
+            ValueType::Value => Version::Value(value()),
+            ValueType::Deletion => Version::Deleted,
+        };
+        DbEntry::new(Bytes::copy_from_slice(key.user_key), key.sequence, version)
     }
 }
 
@@ -173,10 +189,35 @@ impl DbTable {
     /// Only in bytewise order do such user keys always lie together. In any other order the only item is an error of
     /// [`ErrorKind::Comparator`]: use a range there.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbRange {
+        self.prefix_from(prefix, Bound::<&[u8]>::Unbounded)
+    }
+
+    /// The entries of [`prefix`](DbTable::prefix) whose user keys come from `start` on; see [`Table::prefix_from`].
+    pub fn prefix_from(&self, prefix: impl AsRef<[u8]>, start: Bound<impl AsRef<[u8]>>) -> DbRange {
         match no_prefix_in(&self.order) {
             Some(error) => DbRange(Ends::new(self.cursor(), Some(error))),
-            None => self.range(prefix_bounds(prefix.as_ref())),
+            None => self.range(prefix_bounds_from(prefix.as_ref(), start)),
         }
+    }
+
+    /// Returns about how many bytes of the file all versions of the user keys within `bounds` take; see [`Table::approximate_bytes`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Table::approximate_bytes`].
+    pub fn approximate_bytes(&self, bounds: impl KeyRange) -> Result<u64> {
+        let bounds = stored_bounds(&bounds.key_bounds());
+        self.table.approximate_bytes(bounds)
+    }
+
+    /// Returns a user key up to which about `fraction` of the bytes of all entries lie; see [`Table::key_at_fraction`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Table::key_at_fraction`].
+    pub fn key_at_fraction(&self, fraction: f64) -> Result<Option<Bytes>> {
+        let key = self.table.key_at_fraction(fraction)?;
+        Ok(key.map(|key| key.slice_ref(user_key(&key))))
     }
 
     /// The table as it is stored: internal keys in [`InternalKeyComparator`] order. For statistics, and

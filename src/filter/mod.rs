@@ -9,7 +9,7 @@ pub use prefix::{DelimitedPrefix, FixedPrefix, PrefixExtractor};
 pub(crate) use prefix::{built_in_extractor, prefix_end, prefix_of, prefix_of_all};
 pub(crate) use ribbon::{Layout as RibbonLayout, Probe as RibbonProbe, RibbonFilterPolicy};
 
-use std::fmt::{self, Debug};
+use std::fmt::Debug;
 
 /// Makes filters of keys, and looks keys up in filters.
 ///
@@ -62,7 +62,7 @@ pub struct FilterLayout {
     pub whole_table: bool,
 }
 
-/// A filter that a table has, and whether lookups use it; see [`Table::filters`](crate::Table::filters). Also part of a builder's
+/// A filter that lookups use, or that a builder has written; see [`Table::filter`](crate::Table::filter) and
 /// [`Summary`](crate::Summary::filter).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -73,49 +73,14 @@ pub struct FilterEntry {
     pub prefixes: Option<String>,
     /// Bytes of the filter block, as its handle says.
     pub bytes: u64,
-    /// Why lookups do not use it; `None` if they do.
-    pub skipped: Option<FilterSkipReason>,
-}
-
-/// Why a table was opened without a filter that it has. Its [`Display`](std::fmt::Display) ends the sentence "not used: ..".
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum FilterSkipReason {
-    /// No policy of that name is built in, and none was given to
-    /// [`OpenOptions::filter_policy`](crate::OpenOptions::filter_policy).
-    UnknownPolicy,
-    /// It holds the prefixes of a [`PrefixExtractor`] that is not built in, and none of its name was given to
-    /// [`OpenOptions::prefix_extractor`](crate::OpenOptions::prefix_extractor).
-    UnknownExtractor,
-    /// It holds prefixes, and the keys are not in bytewise order.
-    NotBytewise,
-    /// A filter of a policy that comes before it is used.
-    AnotherIsUsed,
-    /// The table was opened with [`no_filter`](crate::OpenOptions::no_filter) or in its
-    /// [`stored_order`](crate::OpenOptions::stored_order).
-    TurnedOff,
-    /// It holds a database's user keys, of which the comparator that was named does not know; or it may hold them, since the
-    /// table's keys could be a plain table's or a database's.
-    UserKeys,
-    /// Its handle makes no sense. Opening fails then, unless it does without the filter.
-    Damaged,
-}
-
-impl fmt::Display for FilterSkipReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            FilterSkipReason::UnknownPolicy => "its policy is unknown",
-            FilterSkipReason::UnknownExtractor => "its prefix extractor is unknown",
-            FilterSkipReason::NotBytewise => "the keys are not in bytewise order",
-            FilterSkipReason::AnotherIsUsed => "another filter is used",
-            FilterSkipReason::TurnedOff => "the table was opened without filters",
-            FilterSkipReason::UserKeys => "it holds, or may hold, a database's user keys",
-            FilterSkipReason::Damaged => "it is damaged",
-        })
-    }
 }
 
 impl FilterEntry {
+    /// Bytes of memory that it takes, apart from the structure itself.
+    pub(crate) fn weight(&self) -> usize {
+        self.policy.capacity() + self.prefixes.as_ref().map_or(0, String::capacity)
+    }
+
     /// Bits of filter for each key of a table of `entries` entries; 0 without entries.
     pub fn bits_per_key(&self, entries: u64) -> f64 {
         if entries == 0 {

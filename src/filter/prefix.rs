@@ -54,7 +54,7 @@ pub trait PrefixExtractor: Debug + Send + Sync {
     /// Number of bytes at the front of `key` that are its prefix; `None` if it has none. A number above the length of the key
     /// counts as none.
     ///
-    /// `key` can be any bytes, or none: it comes from whoever asks, and in [`verify`](crate::repair::verify) from a file.
+    /// `key` can be any bytes, or none: it comes from whoever asks, and in `verify` of the crate `leveltable-repair` from a file.
     fn prefix_len(&self, key: &[u8]) -> Option<usize>;
 
     /// Checks the parameters. Called when a table is started, which fails if the check does.

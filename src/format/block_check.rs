@@ -21,6 +21,13 @@ impl<B: AsRef<[u8]>> Block<B> {
         Ok(())
     }
 
+    /// Parses a block and checks its [form](Block::check_entries).
+    pub(crate) fn open(data: B) -> Result<Block<B>, Defect> {
+        let block = Block::parse(data)?;
+        block.check_entries()?;
+        Ok(block)
+    }
+
     /// Checks the form of the block: its [restarts](Block::check_restarts), that the entries follow one another up to the
     /// restarts, and that an entry whose key is stored whole begins at each restart.
     pub(crate) fn check_entries(&self) -> Result<(), Defect> {
@@ -34,10 +41,6 @@ impl<B: AsRef<[u8]>> Block<B> {
         order: &Order,
         check_ends: impl FnOnce(&[u8], &[u8]) -> Result<(), Defect>,
     ) -> Result<(), Defect> {
-        if let Order::Custom(_) = order {
-            // Comparing whole keys could take the square of the block.
-            KeyWork(KeyWork::BLOCK).take(self)?;
-        }
         // The key before the entry: where it lies in the block, or spliced.
         let (mut first, mut whole, mut spliced) = (None, None, Buffer::default());
         self.check_each_entry(|entry| {
@@ -65,16 +68,23 @@ impl<B: AsRef<[u8]>> Block<B> {
         first.map_or(Ok(()), |first| check_ends(first, last))
     }
 
-    /// Checks the form of the block, and calls `check` with each entry.
+    /// Checks the form of the block and [the lengths of its keys](most_key_bytes), and calls `check` with each entry.
     #[inline]
     fn check_each_entry(
         &self,
         mut check: impl FnMut(&Entry) -> Result<(), Defect>,
     ) -> Result<(), Defect> {
         self.check_restarts()?;
+        let most = most_key_bytes(self.data.as_ref().len());
         let mut restarts = self.restarts().enumerate().peekable();
+        let mut key_bytes = 0;
         for entry in self.iter() {
             let entry = entry?;
+            key_bytes += entry.key_len() as u64;
+            if key_bytes > most {
+                let expected = format!("keys of at most {most} bytes, all together");
+                return Err(Defect::new(expected, "more"));
+            }
             if restarts.next_if(|&(_, at)| at == entry.offset()).is_some() {
                 // The key at a restart is stored whole.
                 check_shared(&entry, 0)?;
@@ -87,13 +97,15 @@ impl<B: AsRef<[u8]>> Block<B> {
         }
         Ok(())
     }
+}
 
-    /// The lengths of all keys, added up as far as the entries can be decoded: the work of comparing each key.
-    fn key_bytes(&self) -> u64 {
-        let keys = self.iter().map_while(Result::ok);
-        let lens = keys.map(|entry| entry.key_len() as u64);
-        lens.fold(0, u64::saturating_add)
-    }
+/// The lengths that all keys of a block of `len` bytes may have together: 64 MiB, and 256 times the block.
+///
+/// Keys that share long prefixes can add up to the square of their block, and so could the work of comparing or copying them, and the
+/// memory of what is made of them. No ordinary block comes near the limit: it takes thousands of keys that are longer than a
+/// kilobyte, differ in a byte or two, have no values, and come by the hundreds to a restart.
+pub(crate) fn most_key_bytes(len: usize) -> u64 {
+    (len as u64).saturating_mul(256).saturating_add(64 << 20)
 }
 
 /// Keys of more bytes than this, stored whole, are not copied until the next one shares some of them.
@@ -114,48 +126,6 @@ fn is_below(previous: &[u8], shared: usize, unshared: &[u8], order: &Order) -> b
 /// The key after `previous`, of which it shares so many bytes.
 fn next_key(previous: &[u8], shared: usize, unshared: &[u8]) -> Vec<u8> {
     [previous.split_at(shared).0, unshared].concat()
-}
-
-/// Limits the work of comparing keys in a hostile file: a budget for the lengths of all its keys.
-///
-/// Keys that share long prefixes can add up to the square of their block's length. No ordinary table comes near the
-/// limit: it would take more than 4 GiB of keys that are longer than a kilobyte, differ in a byte or two, have no
-/// values, and come by the hundreds to a restart.
-#[derive(Debug)]
-pub(crate) struct KeyWork(u64);
-
-impl KeyWork {
-    /// Granted to each file, and to each byte of a block.
-    const FILE: u64 = 4 << 30;
-    /// Granted to a block by itself: whole keys of this many bytes are compared in milliseconds.
-    const BLOCK: u64 = 64 << 20;
-    const BLOCK_BYTE: u64 = 256;
-
-    /// The budget of a file.
-    pub(crate) fn of_file() -> KeyWork {
-        KeyWork(KeyWork::FILE)
-    }
-
-    /// Parses a block and checks its form. Takes its keys from the budget.
-    pub(crate) fn open<B: AsRef<[u8]>>(&mut self, payload: B) -> Result<Block<B>, Defect> {
-        let block = Block::parse(payload)?;
-        block.check_entries()?;
-        self.take(&block)?;
-        Ok(block)
-    }
-
-    /// Takes the keys of `block` from the budget. An error if they exceed it: they must not be compared then.
-    fn take<B: AsRef<[u8]>>(&mut self, block: &Block<B>) -> Result<(), Defect> {
-        let granted = (block.entries().len() as u64).saturating_mul(KeyWork::BLOCK_BYTE);
-        let most = self.0.saturating_add(granted);
-        let key_bytes = block.key_bytes();
-        let Some(left) = most.checked_sub(key_bytes) else {
-            let expected = format!("keys of at most {most} bytes, all together");
-            return Err(Defect::new(expected, format!("{key_bytes}")));
-        };
-        self.0 = left.min(KeyWork::FILE);
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -21,10 +21,24 @@ pub struct BlockCursor<B> {
     ///
     /// An entry does not say where the entry before it begins, so the first step back decodes the entries from the restart on,
     /// and the following steps take them from here.
-    way_back: Vec<Entry>,
-    /// The bytes that a key on the way back shared with the key before, but not with the next one, key after key. Each came from an
-    /// entry, and is here once: together they are no longer than the entries, even if all share a long prefix.
-    dropped: Buffer,
+    way_back: Vec<Decoded>,
+    /// The keys on the way back, one after another. They are no longer than those of a block that opens may be.
+    keys: Buffer,
+}
+
+/// An entry on the way back, and where in `keys` its key begins.
+#[derive(Debug, Clone, Copy, Default)]
+struct Decoded {
+    entry: Entry,
+    key_start: usize,
+}
+
+impl Decoded {
+    /// Where in `keys` its key lies.
+    #[inline]
+    fn key(&self) -> Range<usize> {
+        self.key_start..self.key_start + self.entry.key_len()
+    }
 }
 
 impl<B: AsRef<[u8]>> BlockCursor<B> {
@@ -35,7 +49,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
             at: Entry::default(),
             key: Buffer::default(),
             way_back: Vec::new(),
-            dropped: Buffer::default(),
+            keys: Buffer::default(),
         }
     }
 
@@ -52,7 +66,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     /// Leaves the entries for `end`, the offset where they begin or end.
     fn leave(&mut self, end: usize) {
         self.way_back.clear();
-        self.dropped.truncate(0);
+        self.keys.truncate(0);
         self.key.truncate(0);
         self.at = Entry::none_at(end);
     }
@@ -148,24 +162,19 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
             return Ok(false);
         }
         self.leave(end);
-        // First where the entries lie, then their keys: one loop for both would run out of registers.
+        let (block, mut last) = (self.block.data.as_ref(), Entry::default());
         for entry in self.block.entries_from(self.block.restart_before(end), 0) {
-            let entry = entry?;
-            self.way_back.push(entry);
-            if entry.end() >= end {
+            last = entry?;
+            self.key.splice(last.shared(), block, last.unshared());
+            if last.end() >= end {
                 break;
             }
+            self.way_back.push(Decoded {
+                entry: last,
+                key_start: self.keys.len(),
+            });
+            self.keys.append(self.key.memory(), 0..self.key.len());
         }
-        let (block, key, dropped) = (self.block.data.as_ref(), &mut self.key, &mut self.dropped);
-        let mut shared = 0;
-        for entry in &self.way_back {
-            if entry.shared() < shared {
-                dropped.splice(dropped.len(), key.memory(), entry.shared()..shared);
-            }
-            key.splice(entry.shared(), block, entry.unshared());
-            shared = entry.shared();
-        }
-        let last = self.way_back.pop().unwrap_or_default();
         if last.end() != end {
             let expected = format!("an entry that ends at byte {end} of the block");
             let found = format!("one from byte {} to {}", last.offset(), last.end());
@@ -180,17 +189,12 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     pub(crate) fn step_back(&mut self) -> bool {
         // After a step forward, the way leads back from an earlier entry.
         let begin = self.at.offset();
-        let Some(entry) = self.way_back.pop_if(|entry| entry.end() == begin) else {
+        let Some(before) = self.way_back.pop_if(|before| before.entry.end() == begin) else {
             return false;
         };
-        let shared = self.at.shared();
-        if shared < entry.shared() {
-            let end = self.dropped.len();
-            let start = end - (entry.shared() - shared);
-            self.key.splice(shared, self.dropped.memory(), start..end);
-            self.dropped.truncate(start);
-        }
-        self.enter(entry);
+        self.key.truncate(0);
+        self.key.append(self.keys.memory(), before.key());
+        self.at = before.entry;
         true
     }
 

@@ -2,8 +2,14 @@
 
 use std::ops::Range;
 
+/// Bytes that the processor stores at once.
+const LANE: usize = 16;
+
 /// Bytes of a copy of fixed size, which takes a few instructions where a copy of any length takes a call.
-const CHUNK: usize = 32;
+const CHUNK: usize = 2 * LANE;
+
+/// From `LANE - n` on, a mask of the first `n` bytes of a lane.
+static KEPT: [[u8; LANE]; 2] = [[0xff; LANE], [0; LANE]];
 
 /// Bytes, and room after them that holds anything.
 ///
@@ -62,16 +68,50 @@ impl Buffer {
         self.commit(bytes.len());
     }
 
+    /// Appends the bytes of `from` at `range`, which must lie inside it.
+    #[inline(always)]
+    pub(super) fn append(&mut self, from: &[u8], range: Range<usize>) {
+        let len = range.end - range.start;
+        if let Some(chunk) = from
+            .get(range.start..)
+            .and_then(<[u8]>::first_chunk::<CHUNK>)
+            && let Some(to) = self
+                .memory
+                .get_mut(self.len..)
+                .and_then(<[u8]>::first_chunk_mut)
+            && len <= CHUNK
+        {
+            *to = *chunk;
+            self.len += len;
+        } else {
+            self.splice_slowly(self.len, from, range);
+        }
+    }
+
     /// Keeps the first `kept` bytes, of at least as many, and appends the bytes of `from` at `range`, which must lie inside it.
+    ///
+    /// Stores whole lanes, in which the bytes that are kept are stored again: the processor forwards a recent store only to a load of
+    /// bytes that were stored together. Any other load waits for the cache, which takes half of the time of a scan.
     #[inline(always)]
     pub(super) fn splice(&mut self, kept: usize, from: &[u8], range: Range<usize>) {
         debug_assert!(kept <= self.len, "only bytes of the buffer can be kept");
-        let len = range.end - range.start;
-        if let Some(chunk) = from.get(range.start..range.start + CHUNK)
-            && let Some(to) = self.memory.get_mut(kept..kept + CHUNK)
-            && len <= CHUNK
+        let (in_lane, len) = (kept % LANE, range.end - range.start);
+        let lane = kept - in_lane;
+        let start = range.start.wrapping_sub(in_lane);
+        if let Some(new) = from.get(start..).and_then(<[u8]>::first_chunk::<CHUNK>)
+            && let Some(to) = self
+                .memory
+                .get_mut(lane..)
+                .and_then(<[u8]>::first_chunk_mut)
+            && let Some(masks) = KEPT.as_flattened().get(LANE - in_lane..)
+            && let Some(mask) = masks.first_chunk::<LANE>()
+            && in_lane + len <= CHUNK
         {
-            to.copy_from_slice(chunk);
+            let mut merged: [u8; CHUNK] = *new;
+            for ((merged, kept), mask) in merged.iter_mut().zip(&*to).zip(mask) {
+                *merged ^= (*merged ^ kept) & mask;
+            }
+            *to = merged;
             self.len = kept + len;
         } else {
             self.splice_slowly(kept, from, range);

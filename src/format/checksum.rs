@@ -9,7 +9,7 @@ pub fn mask(crc: u32) -> u32 {
 }
 
 /// The CRC-32C whose stored form is `masked`.
-pub(crate) fn unmask(masked: u32) -> u32 {
+pub fn unmask(masked: u32) -> u32 {
     masked.wrapping_sub(0xa282_ead8).rotate_left(15)
 }
 

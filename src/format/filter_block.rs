@@ -97,7 +97,7 @@ impl FilterBlockBuilder {
     }
 }
 
-/// Reads a filter block.
+/// A filter block.
 #[derive(Debug)]
 pub struct FilterBlockReader {
     contents: Bytes,
@@ -110,6 +110,10 @@ pub struct FilterBlockReader {
 
 impl FilterBlockReader {
     /// Finds the offsets. Everything else is checked where it is used.
+    ///
+    /// # Errors
+    ///
+    /// The end of the block does not tell where the offsets are.
     pub fn new(contents: Bytes) -> Result<FilterBlockReader, Defect> {
         let decode = || {
             let (before, &[a, b, c, d, base_lg]) = contents.split_last_chunk()?;
@@ -137,13 +141,17 @@ impl FilterBlockReader {
     }
 
     /// Whether the data block at file offset `block_offset` has a filter, empty ones included.
-    pub(crate) fn has_filter(&self, block_offset: u64) -> bool {
+    pub fn has_filter(&self, block_offset: u64) -> bool {
         block_offset >> self.base_lg < self.filter_count as u64
     }
 
     /// Checks that the filters lie one after the other before their offsets. Lookups do not need this: here, a filter with
     /// impossible bounds passes every key. In C++ LevelDB it hides its keys.
-    pub(crate) fn check_offsets(&self) -> Result<(), Defect> {
+    ///
+    /// # Errors
+    ///
+    /// They do not.
+    pub fn check_offsets(&self) -> Result<(), Defect> {
         let (_, offsets) = self.filters_and_offsets();
         let (offsets, odd) = offsets.as_chunks();
         // The last is that of the offsets, where the filters end.
@@ -158,7 +166,11 @@ impl FilterBlockReader {
     }
 
     /// Checks that the block is one of prefixes: of one filter, or none if no key has a prefix.
-    pub(crate) fn check_prefixes(&self) -> Result<(), Defect> {
+    ///
+    /// # Errors
+    ///
+    /// It is not.
+    pub fn check_prefixes(&self) -> Result<(), Defect> {
         self.check_offsets()?;
         let count = self.filter_count;
         let expected = || "one filter of prefixes, or none".into();
@@ -166,7 +178,7 @@ impl FilterBlockReader {
     }
 
     /// Whether a key of the table may have this prefix, by a block of prefixes.
-    pub(crate) fn prefix_may_match(&self, prefix: &[u8]) -> bool {
+    pub fn prefix_may_match(&self, prefix: &[u8]) -> bool {
         self.filter_count > 0 && self.key_may_match(&RibbonFilterPolicy::DEFAULT, 0, prefix)
     }
 

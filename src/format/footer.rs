@@ -1,5 +1,7 @@
 //! The block handle and the 48-byte footer.
 
+use std::ops::Range;
+
 use super::Defect;
 use super::frame::TRAILER_LEN;
 use crate::coding::{MAX_VARINT64_LEN, get_varint64, put_fixed64, put_varint};
@@ -10,18 +12,21 @@ pub(crate) const FOOTER_LEN: usize = 2 * BlockHandle::MAX_LEN + 8;
 /// The last eight bytes of every table, little-endian.
 pub(crate) const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
 
-/// Where a block's payload lies in the file: offset and size in bytes. The size excludes the trailer.
+/// Where a block's payload lies in the file. The size excludes the trailer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct BlockHandle {
-    pub(crate) offset: u64,
-    pub(crate) size: u64,
+pub struct BlockHandle {
+    /// Offset in bytes from the start of the file.
+    pub offset: u64,
+    /// Bytes of the payload as it is stored.
+    pub size: u64,
 }
 
 impl BlockHandle {
     /// Most bytes that an encoded handle takes.
     pub(crate) const MAX_LEN: usize = 2 * MAX_VARINT64_LEN;
 
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    /// The handle as it is stored: two varints.
+    pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(BlockHandle::MAX_LEN);
         put_varint(&mut bytes, self.offset);
         put_varint(&mut bytes, self.size);
@@ -30,7 +35,7 @@ impl BlockHandle {
 
     /// The handle at the front of `src`, and how many bytes it takes.
     #[inline(always)] // an index has thousands
-    pub(crate) fn decode(src: &[u8]) -> Option<(BlockHandle, usize)> {
+    pub fn decode(src: &[u8]) -> Option<(BlockHandle, usize)> {
         let (offset, a) = get_varint64(src)?;
         let (size, b) = get_varint64(src.get(a..)?)?;
         Some((BlockHandle { offset, size }, a + b))
@@ -41,6 +46,11 @@ impl BlockHandle {
     pub(crate) fn missing(expected: String, value: &[u8]) -> Defect {
         let value = value.get(..BlockHandle::MAX_LEN).unwrap_or(value);
         Defect::new(expected, format!("{value:02x?}"))
+    }
+
+    /// Where the block's frame lies in the file: the payload and its trailer. `None` if its end overflows.
+    pub fn frame(&self) -> Option<Range<u64>> {
+        Some(self.offset..self.end()?)
     }
 
     /// Offset of the first byte after the block's frame, which includes the trailer. `None` if it overflows.
@@ -54,23 +64,26 @@ impl BlockHandle {
 
 /// The footer: where the metaindex and the index are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Footer {
-    pub(crate) metaindex: BlockHandle,
-    pub(crate) index: BlockHandle,
+pub struct Footer {
+    /// The handle of the metaindex.
+    pub metaindex: BlockHandle,
+    /// The handle of the index.
+    pub index: BlockHandle,
 }
 
 impl Footer {
+    /// Length of a footer in bytes.
+    pub const LEN: usize = FOOTER_LEN;
+    /// The last eight bytes of every table, little-endian.
+    pub const MAGIC: u64 = MAGIC;
+
     /// An offset that no data block can exceed: that of the metaindex or the index, whichever comes first.
     pub(crate) fn data_end(&self) -> u64 {
         self.metaindex.offset.min(self.index.offset)
     }
 
-    /// Offset of the first byte after both blocks: of the footer itself, unless the file was damaged. `None` if it overflows.
-    pub(crate) fn blocks_end(&self) -> Option<u64> {
-        Some(self.metaindex.end()?.max(self.index.end()?))
-    }
-
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    /// The footer as it is stored, with zeros for padding.
+    pub fn encode(&self) -> Vec<u8> {
         let mut bytes = [self.metaindex.encode(), self.index.encode()].concat();
         bytes.resize(2 * BlockHandle::MAX_LEN, 0);
         put_fixed64(&mut bytes, MAGIC);
@@ -78,7 +91,11 @@ impl Footer {
     }
 
     /// Decodes the 48 bytes `src`. The padding may hold anything, as in LevelDB.
-    pub(crate) fn decode(src: &[u8]) -> Result<Footer, Defect> {
+    ///
+    /// # Errors
+    ///
+    /// There is no magic number at the end, or no handle where one must be.
+    pub fn decode(src: &[u8]) -> Result<Footer, Defect> {
         let handles = src.strip_suffix(&MAGIC.to_le_bytes());
         let Some(handles) = handles.filter(|_| src.len() == FOOTER_LEN) else {
             let expected = format!("{FOOTER_LEN} bytes that end in the magic number");

@@ -41,8 +41,12 @@ pub(crate) fn seal(
     Ok(())
 }
 
-/// Checks a frame's checksum, which covers payload and codec.
-pub(crate) fn verify(frame: &[u8]) -> Result<(), Defect> {
+/// Checks the checksum of a frame, which covers payload and codec.
+///
+/// # Errors
+///
+/// The checksum is wrong, or the frame is shorter than its trailer.
+pub fn verify(frame: &[u8]) -> Result<(), Defect> {
     let (payload, _, stored) = split(frame)?;
     let covered = frame.get(..=payload.len()).unwrap_or(&[]);
     let computed = mask(crc32c(covered));
@@ -56,8 +60,12 @@ pub(crate) fn is_raw(frame: &[u8]) -> bool {
     split(frame).is_ok_and(|(_, codec, _)| codec == RAW)
 }
 
-/// The block in a frame: a slice of the frame if the block is stored raw, else decompressed.
-pub(crate) fn open(frame: &Bytes) -> Result<Bytes, Defect> {
+/// The block in a frame: a slice of the frame if the block is stored raw, else decompressed. Does not [check](verify) the checksum.
+///
+/// # Errors
+///
+/// The payload cannot be decompressed, or its codec is not built in.
+pub fn open(frame: &Bytes) -> Result<Bytes, Defect> {
     let (payload, codec, _) = split(frame)?;
     if codec == RAW {
         Ok(frame.slice(..payload.len()))
@@ -66,8 +74,12 @@ pub(crate) fn open(frame: &Bytes) -> Result<Bytes, Defect> {
     }
 }
 
-/// The name of the codec of a frame's payload.
-pub(crate) fn codec_name(frame: &[u8]) -> Result<&'static str, Defect> {
+/// The name of the codec of a frame's payload: `none`, `snappy`, `zstd`, `zlib`, `deflate` or `unknown`.
+///
+/// # Errors
+///
+/// The frame is shorter than its trailer.
+pub fn codec_name(frame: &[u8]) -> Result<&'static str, Defect> {
     let (payload, codec, _) = split(frame)?;
     Ok(codec::name(codec, payload))
 }

@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use crate::coding::put_fixed64;
-use crate::comparator::{Comparator, Order, StoredOrder};
+use crate::comparator::{Comparator, Order};
 use crate::error::show_key;
 use crate::format::Defect;
 
@@ -22,9 +22,10 @@ pub const MAX_SEQUENCE: u64 = (1 << 56) - 1;
 /// Bytes after the user key: sequence number and type.
 const TAG_LEN: usize = 8;
 
-/// Whether an internal key records a value or a deletion.
+/// Whether an internal key records a value or a deletion. LevelDB has no third type; other engines do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum ValueType {
     /// The user key was deleted at this sequence number.
     Deletion = 0,
@@ -212,17 +213,16 @@ impl Comparator for InternalKeyComparator {
 }
 
 /// The order of user keys in tables of `order`, if it is that of a database's tables.
-pub(crate) fn user_order(order: &Order) -> Option<&Order> {
+pub fn user_order(order: &Order) -> Option<&Order> {
     let Order::Custom(comparator) = order else {
         return None;
     };
     let any: &dyn Any = &**comparator;
     if let Some(internal) = any.downcast_ref::<InternalKeyComparator>() {
         Some(&internal.user)
-    } else if let Some(shared) = any.downcast_ref::<Arc<InternalKeyComparator>>() {
-        Some(&shared.user)
     } else {
-        user_order(&any.downcast_ref::<StoredOrder>()?.inside)
+        let shared = any.downcast_ref::<Arc<InternalKeyComparator>>()?;
+        Some(&shared.user)
     }
 }
 
@@ -256,7 +256,7 @@ impl Order {
 }
 
 /// The order of the tables of a database whose user keys are in the order `user`.
-pub(crate) fn internal_order(user: Order) -> Order {
+pub fn internal_order(user: Order) -> Order {
     Order::of(InternalKeyComparator { user })
 }
 

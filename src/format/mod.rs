@@ -1,4 +1,4 @@
-//! The file format: bytes in, bytes out. No I/O, no options, no cache.
+//! The file format, for programs that take a table apart: bytes in, bytes out. No I/O, no options, no cache.
 //!
 //! ```text
 //! data block 0        sorted entries                                               block.rs
@@ -61,11 +61,12 @@ pub(crate) mod block_search;
 pub(crate) mod buffer;
 pub(crate) mod checksum;
 pub(crate) mod codec;
+mod face;
 pub(crate) mod filter_block;
 pub(crate) mod footer;
 pub(crate) mod frame;
 pub(crate) mod internal_key;
-pub(crate) mod page;
+pub mod page;
 pub(crate) mod pieces;
 pub(crate) mod pieces_filter;
 pub(crate) mod prefetch;
@@ -73,6 +74,13 @@ pub(crate) mod prefix_block;
 pub(crate) mod properties;
 
 use std::fmt;
+
+pub use face::{Entries, Named};
+pub use filter_block::FilterBlockReader as FilterBlock;
+pub use footer::{BlockHandle, Footer};
+pub use frame::{codec_name, open as open_frame, verify as verify_frame};
+pub use pieces::Pieces;
+pub use properties::{KeyKind, Properties};
 
 use crate::error::{Corruption, Error, ErrorKind, Section};
 
@@ -108,9 +116,9 @@ impl Defect {
         self.0.0 == ErrorKind::Comparator
     }
 
-    /// The error for a table whose `section` at file offset `offset` has this defect.
+    /// The error of a table whose `section` at file offset `offset` has this defect.
     #[cold]
-    pub(crate) fn locate(self, section: Section, offset: u64) -> Error {
+    pub fn locate(self, section: Section, offset: u64) -> Error {
         let (kind, what, found) = *self.0;
         if kind == ErrorKind::Corruption {
             return Error::corrupt(Corruption::new(section, offset, what, found));

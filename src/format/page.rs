@@ -14,7 +14,7 @@
 pub(crate) const PAGE_LEN: u64 = 4096;
 
 /// Bytes from `offset` to the next page boundary; 0 on a boundary.
-pub(crate) fn to_boundary(offset: u64) -> u64 {
+pub fn to_boundary(offset: u64) -> u64 {
     offset.wrapping_neg() % PAGE_LEN
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn pages_touched(offset: u64, len: u64) -> u64 {
 }
 
 /// Bytes of padding at `offset`, where a block ends and the next one takes `next_len` bytes, trailer included.
-pub(crate) fn padding(offset: u64, next_len: u64) -> u64 {
+pub fn padding(offset: u64, next_len: u64) -> u64 {
     if pages_touched(offset, next_len) > pages_touched(0, next_len) {
         to_boundary(offset)
     } else {
@@ -34,7 +34,7 @@ pub(crate) fn padding(offset: u64, next_len: u64) -> u64 {
 
 /// Whether `bytes` at `offset` may be padding: zeros up to the next page. A lost block may be zeros, too: only where the
 /// next block needs [`padding`] are they no loss.
-pub(crate) fn is_padding(offset: u64, bytes: &[u8]) -> bool {
+pub fn is_padding(offset: u64, bytes: &[u8]) -> bool {
     bytes.len() as u64 == to_boundary(offset) && bytes.iter().all(|&byte| byte == 0)
 }
 

@@ -63,7 +63,7 @@ const TOP_INTERVAL: usize = 16;
 
 /// `about.pieces`, decoded.
 #[derive(Debug)]
-pub(crate) struct Pieces {
+pub struct Pieces {
     pub(crate) index: IndexPieces,
     pub(crate) filters: Vec<FilterPieces>,
 }
@@ -73,7 +73,11 @@ impl Pieces {
     ///
     /// Checks everything but the order of the tops and the handles. Takes at most 16 times the block in memory,
     /// and some 70 bytes for each piece of the index.
-    pub(crate) fn decode(block: Bytes) -> Result<Option<Pieces>, Defect> {
+    ///
+    /// # Errors
+    ///
+    /// The block is not as its version has it.
+    pub fn decode(block: Bytes) -> Result<Option<Pieces>, Defect> {
         let mut input = Input(block);
         if input.take(1)?.first() != Some(&VERSION) {
             return Ok(None);
@@ -87,7 +91,11 @@ impl Pieces {
     }
 
     /// Checks that the index block is the one at `handle`.
-    pub(crate) fn check_index(&self, handle: BlockHandle) -> Result<(), Defect> {
+    ///
+    /// # Errors
+    ///
+    /// Another block is divided.
+    pub fn check_index(&self, handle: BlockHandle) -> Result<(), Defect> {
         let show =
             |BlockHandle { offset, size }| format!("the index, of {size} bytes, at {offset}");
         let divided = self.index.handle;
@@ -95,8 +103,32 @@ impl Pieces {
         require(divided == handle, expected, || show(handle))
     }
 
+    /// Checks the pieces of `index`, the index block.
+    ///
+    /// # Errors
+    ///
+    /// A piece is not the one that was written.
+    pub fn check_index_block(&self, index: &[u8]) -> Result<(), Defect> {
+        self.index.check_block(index)
+    }
+
+    /// Checks the pieces of `filter`, the filter block at `handle`, if it is divided.
+    ///
+    /// # Errors
+    ///
+    /// A piece is not the one that was written.
+    pub fn check_filter_block(&self, handle: BlockHandle, filter: &[u8]) -> Result<(), Defect> {
+        let mut divided = self.filters.iter();
+        let divided = divided.find(|divided| divided.handle == handle);
+        divided.map_or(Ok(()), |divided| divided.check_block(filter))
+    }
+
     /// Checks that the divided filter blocks are among `handles`, which the metaindex names.
-    pub(crate) fn check_filters(&self, handles: &[BlockHandle]) -> Result<(), Defect> {
+    ///
+    /// # Errors
+    ///
+    /// Another block is divided.
+    pub fn check_filters(&self, handles: &[BlockHandle]) -> Result<(), Defect> {
         self.filters.iter().try_for_each(|filter| {
             let BlockHandle { offset, size } = filter.handle;
             let expected = || "pieces of filters that the metaindex names".into();
@@ -219,7 +251,7 @@ impl IndexPieces {
 
     /// Bytes of memory that it takes, apart from the tops, which it shares with those who ask for them.
     pub(crate) fn weight(&self) -> usize {
-        size_of_val(&self.pieces[..])
+        self.pieces.capacity() * size_of::<Piece>()
     }
 
     /// Number of pieces, at least one.

@@ -93,10 +93,11 @@ impl FilterPieces {
             handle,
             lg: lg as u32,
             mask: (1 << lg) - 1,
-            crcs: input.take(4 * count)?,
+            // Copies: these live with the table, and what they lie in need not.
+            crcs: Bytes::copy_from_slice(&input.take(4 * count)?),
             codes: words,
             layout,
-            tail,
+            tail: Bytes::copy_from_slice(&tail),
         })
     }
 

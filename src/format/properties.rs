@@ -16,7 +16,7 @@
 //! key.first     the first key as it is stored                 (with entries; up to 4096 bytes)
 //! key.kind      "plain", or "database": keys end in a sequence number and a type
 //! key.last      the last key as it is stored                  (with entries; up to 4096 bytes)
-//! keys.order    "as stored": nobody compared the keys         (copied by salvage in another order than the builder's)
+//! keys.order    "as stored": nobody compared the keys         (of writers that copy tables in an order that they do not know)
 //! sequence.max  largest sequence number                       (database, with entries)
 //! sequence.min  smallest sequence number                      (database, with entries)
 //! user.*        whatever the application added
@@ -64,9 +64,6 @@ use crate::error::show_key;
 /// It sorts before all filters: some readers take any entry at or after their filter's name for the filter.
 pub(crate) const PROPERTIES_NAME: &[u8] = b"about.leveltable";
 
-/// The first entry of a properties block, unless a later version adds another.
-pub(crate) const FIRST_PROPERTY: &[u8] = b"comparator";
-
 /// Whether the keys are in the order of the comparator that is named. Nobody knows of those [`AS_STORED`].
 pub(crate) const KEYS_ORDER: &[u8] = b"keys.order";
 pub(crate) const AS_STORED: &[u8] = b"as stored";
@@ -95,7 +92,7 @@ pub enum KeyKind {
 /// A table's own description; see [`Table::properties`](crate::Table::properties), and for writing them
 /// [`WriteOptions::properties`](crate::WriteOptions::properties).
 ///
-/// The writer's word: the block's checksum covers it, but only [`verify`](crate::repair::verify) compares it with the table's
+/// The writer's word: the block's checksum covers it, but only `verify` of the crate `leveltable-repair` compares it with the table's
 /// entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -144,6 +141,20 @@ impl Properties {
             let name = key.strip_prefix(USER_PREFIX)?;
             Some((name, &value[..]))
         })
+    }
+
+    /// Bytes of memory that they take, apart from the structure itself.
+    pub(crate) fn weight(&self) -> usize {
+        let texts = [&self.creator, &self.filter_policy];
+        let keys = [&self.first_key, &self.last_key];
+        let texts = texts.into_iter().flatten().map(String::capacity);
+        let keys = keys.into_iter().flatten().map(Vec::capacity);
+        let others = self.others.iter();
+        let others = others.map(|(name, value)| name.capacity() + value.capacity());
+        // A node of the map has room for eleven.
+        let node = 11 * size_of::<(Vec<u8>, Vec<u8>)>() + 2 * size_of::<usize>();
+        let nodes = self.others.len().div_ceil(11) * node;
+        self.comparator.capacity() + nodes + texts.chain(keys).chain(others).sum::<usize>()
     }
 
     /// Those of a table without entries whose keys are in `order`.
@@ -223,8 +234,12 @@ impl Properties {
         Some(block.finish(<[u8]>::to_vec))
     }
 
-    /// Decodes a block that anybody may have written.
-    pub(crate) fn decode(block: &[u8]) -> Result<Properties, Defect> {
+    /// Decodes a properties block, which anybody may have written.
+    ///
+    /// # Errors
+    ///
+    /// A property is missing or not of its form, or they do not ascend by name.
+    pub fn decode(block: &[u8]) -> Result<Properties, Defect> {
         let mut stored = Stored::read(block)?;
         let min = stored.number("sequence.min")?;
         let max = stored.number("sequence.max")?;
@@ -254,7 +269,8 @@ impl Properties {
             filter_bytes: stored.number("filter.bytes")?,
             sequences: min.zip(max).map(|(min, max)| min..=max),
             deletions: stored.number("deletions")?.unwrap_or(0),
-            others: stored.0,
+            // A map that has lost its entries keeps their memory.
+            others: stored.0.into_iter().collect(),
         })
     }
 }

@@ -64,10 +64,34 @@ pub(super) fn exclude_all(order: &Order, bounds: &Bounds) -> bool {
     compared.is_gt() || compared.is_eq() && !is_closed
 }
 
-/// The bounds, in bytewise order, of the keys that begin with `prefix`.
-pub fn prefix_bounds(prefix: &[u8]) -> Bounds {
+/// Returns the bounds, in bytewise order, of the keys that begin with `prefix`: for [`Table::range`], other maps, or one end of a
+/// narrower range. A range within them is answered by a filter [of prefixes](crate::WriteOptions::prefix_filter), as
+/// [`Table::prefix`] is.
+///
+/// Reads nothing; allocates the two bounds. In C++ LevelDB, a program seeks to the prefix and compares each key with it.
+///
+/// ```
+/// use std::ops::Bound;
+///
+/// use leveltable::prefix_bounds;
+///
+/// let (first, end) = prefix_bounds("user/");
+/// assert_eq!(first, Bound::Included(b"user/".to_vec()));
+/// assert_eq!(end, Bound::Excluded(b"user0".to_vec())); // `0` is the byte after the slash
+/// assert_eq!(prefix_bounds([0xff]).1, Bound::Unbounded);
+/// ```
+pub fn prefix_bounds(prefix: impl AsRef<[u8]>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let prefix = prefix.as_ref();
     let upper = prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded);
     (Bound::Included(prefix.to_vec()), upper)
+}
+
+/// The bounds of those keys that come from `start` on.
+pub fn prefix_bounds_from(prefix: &[u8], start: Bound<impl AsRef<[u8]>>) -> Bounds {
+    let (lower, upper) = prefix_bounds(prefix);
+    let start = start.map(|key| key.as_ref().to_vec());
+    let is_within = key_of(&start).is_some_and(|key| key >= prefix);
+    (if is_within { start } else { lower }, upper)
 }
 
 impl Inner {
@@ -76,11 +100,7 @@ impl Inner {
     pub(super) fn blocks_within(&self, (lower, upper): &Bounds) -> Result<Range<usize>> {
         let all = self.index.len();
         let block_at = |bound| match key_of(bound) {
-            Some(key) => {
-                let order = self.order()?;
-                let seek = || self.index.seek(key, order, false);
-                self.ask(seek, || self.missing_of_index(key, order))
-            }
+            Some(key) => self.seek(key, self.order()?, false),
             None => Ok(None),
         };
         let start = match (lower, block_at(lower)?) {

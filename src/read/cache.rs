@@ -1,14 +1,16 @@
 //! The block cache, bounded in bytes.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter};
 
 use crate::read::state::State;
+use crate::read::stats::{Counters, Stats};
 
 /// Capacity in bytes of the cache that tables share by default.
 const DEFAULT_CAPACITY: u64 = 32 << 20;
@@ -34,13 +36,42 @@ const ENTRY_OVERHEAD: u64 = 96;
 pub struct BlockCache(pub(super) Arc<Shared>);
 
 pub(super) struct Shared {
-    pub(super) blocks: Cache<BlockKey, Bytes, BlockWeighter>,
+    pub(super) blocks: Cache<BlockKey, Bytes, BlockWeighter, DefaultHashBuilder, Evictions>,
     /// Number of blocks that the cache has room for, about.
     room: u64,
     /// Number of blocks that were missed so far, by tables that did not choose the cache.
     misses: AtomicU64,
     /// Whether it had room when that was last asked.
     has_room: AtomicBool,
+    evictions: Arc<AtomicU64>,
+    tables: Mutex<Tables>,
+}
+
+/// The counters of the tables that use a cache: each counts its own hits and misses, for which threads do not contend.
+#[derive(Debug, Default)]
+struct Tables {
+    /// By the tables' numbers.
+    open: HashMap<u64, Counters>,
+    /// The sums of those that were closed.
+    closed: Stats,
+}
+
+/// Counts what the cache evicts.
+#[derive(Debug, Clone)]
+pub(super) struct Evictions {
+    count: Arc<AtomicU64>,
+    /// Drops it when no lock is held.
+    default: DefaultLifecycle<BlockKey, Bytes>,
+}
+
+impl Lifecycle<BlockKey, Bytes> for Evictions {
+    type RequestState =
+        <DefaultLifecycle<BlockKey, Bytes> as Lifecycle<BlockKey, Bytes>>::RequestState;
+
+    fn on_evict(&self, state: &mut Self::RequestState, key: BlockKey, block: Bytes) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.default.on_evict(state, key, block);
+    }
 }
 
 /// A block's identity in the cache: the number of its table, and its offset there.
@@ -61,17 +92,40 @@ impl Weighter<BlockKey, Bytes> for BlockWeighter {
     }
 }
 
+/// Counters of a cache's work so far, and what it holds: returned by [`BlockCache::stats`] and
+/// [`TableCache::stats`](crate::TableCache::stats).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheStats {
+    /// What was asked for, and was there.
+    pub hits: u64,
+    /// What was asked for, and was not there.
+    pub misses: u64,
+    /// What was removed to make room.
+    pub evictions: u64,
+    /// Bytes that it holds now, bookkeeping included.
+    pub bytes: u64,
+}
+
 impl BlockCache {
     /// A cache that holds up to `capacity` bytes of blocks, their bookkeeping included.
     pub fn new(capacity: u64) -> BlockCache {
         // An estimate of how many blocks that is, for the sizes of the cache's own tables.
         let blocks = usize::try_from(capacity / 4096).unwrap_or(usize::MAX);
         let blocks = blocks.max(16);
+        let evictions = Arc::<AtomicU64>::default();
+        let lifecycle = Evictions {
+            count: Arc::clone(&evictions),
+            default: DefaultLifecycle::default(),
+        };
+        let hasher = DefaultHashBuilder::default();
         BlockCache(Arc::new(Shared {
-            blocks: Cache::with_weighter(blocks, capacity, BlockWeighter),
+            blocks: Cache::with(blocks, capacity, BlockWeighter, hasher, lifecycle),
             room: blocks as u64,
             misses: AtomicU64::new(0),
             has_room: AtomicBool::new(true),
+            evictions,
+            tables: Mutex::default(),
         }))
     }
 
@@ -89,6 +143,54 @@ impl BlockCache {
     /// Bytes that it holds now, bookkeeping included.
     pub fn size(&self) -> u64 {
         self.0.blocks.weight()
+    }
+
+    /// Counters of the work for all tables so far, also those that were closed. A block that is larger than the cache keeps counts as
+    /// evicted. Costs a lock that opening and closing a table take, and a look at the [counters](crate::Table::stats) of each open
+    /// table; lookups pay nothing for it.
+    ///
+    /// ```
+    /// # use leveltable::{BlockCache, Compression, OpenOptions, WriteOptions};
+    /// # let mut builder = WriteOptions::new().build(Vec::new());
+    /// # builder.add("apple", [7; 1000])?;
+    /// # let file = builder.finish_into_writer()?.0;
+    /// let cache = BlockCache::new(1 << 20);
+    /// let table = OpenOptions::new().cache(cache.clone()).open_source(file)?;
+    /// let before = cache.stats();
+    /// table.get("apple")?;
+    /// table.get("apple")?;
+    /// let now = cache.stats();
+    /// assert_eq!(now.hits + now.misses - before.hits - before.misses, 2);
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    pub fn stats(&self) -> CacheStats {
+        let tables = self.tables();
+        let open = tables.open.values().map(Counters::snapshot);
+        let counted = open.fold(tables.closed, |sum, stats| sum + stats);
+        CacheStats {
+            hits: counted.cache_hits,
+            misses: counted.cache_misses,
+            evictions: self.0.evictions.load(Ordering::Relaxed),
+            bytes: self.size(),
+        }
+    }
+
+    /// Adds a table's counters to the [sums](BlockCache::stats) from now on.
+    pub(super) fn enter(&self, table: u64, counters: &Counters) {
+        self.tables().open.insert(table, counters.clone());
+    }
+
+    /// Keeps what a table has counted that is closed.
+    pub(super) fn leave(&self, table: u64) {
+        let mut tables = self.tables();
+        if let Some(counters) = tables.open.remove(&table) {
+            tables.closed += counters.snapshot();
+        }
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        let tables = &self.0.tables;
+        tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts a miss of a block, and returns whether the cache takes it: if there is room, or the block was missed lately, within a

@@ -235,8 +235,7 @@ impl Cursor {
         }
         self.limit()?;
         let (inner, order) = (&*self.table.inner, self.table.order()?);
-        let find = || inner.index.seek(key, order, true);
-        let Some(found) = inner.ask(find, || inner.missing_of_index(key, order))? else {
+        let Some(found) = inner.seek(key, order, true)? else {
             return Ok(self.leave(Some(Way::Forward)));
         };
         inner.prefetch_in_place(found);

@@ -1,5 +1,6 @@
 //! A table's file as it is read: bytes at offsets, blocks at handles, and every error with its place.
 
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -19,6 +20,7 @@ use crate::read::remote;
 use crate::read::source::{ReadAt, Source, SourceBytes};
 use crate::read::stats::{Counter, Counters};
 use crate::read::store::{MAX_GAP, MAX_READ_LEN};
+use crate::read::weight::ARC;
 
 /// Bytes at the end of a file that opening reads at once. An ordinary small table lies in them whole, and of one of up to
 /// 10 MB the index.
@@ -65,9 +67,10 @@ impl TableFile {
             source,
             size: 0,
             counters: Counters::default(),
-            owners: Owners::new(),
+            owners: Owners::new(false),
             held: Vec::new(),
         };
+        file.owners = Owners::new(file.is_memory());
         file.size = size.map_err(|e| file.name_in(Error::io("asking for the table's size", e)))?;
         Ok(file)
     }
@@ -139,6 +142,23 @@ impl TableFile {
         self.held.iter().any(|stretch| stretch.get(range).is_some())
     }
 
+    /// Bytes of memory that it takes, apart from the structure itself, its owners, and what the caller made: a file in memory, or another
+    /// source.
+    pub(super) fn weight(&self) -> usize {
+        let Source {
+            bytes,
+            path,
+            opened,
+        } = &self.source;
+        let file = match bytes {
+            SourceBytes::File(_) => ARC + size_of::<File>(),
+            _ => 0,
+        };
+        let path = path.as_ref().map_or(0, |path| ARC + path.as_os_str().len());
+        let opened = opened.as_ref().map_or(0, |opened| ARC + opened.weight());
+        Counters::WEIGHT + file + path + opened
+    }
+
     /// Whether a block that is read alone lies in bytes of its own: another source may return a slice of something large.
     pub(super) fn reads_alone(&self) -> bool {
         matches!(self.source.bytes, SourceBytes::File(_))
@@ -195,11 +215,6 @@ impl TableFile {
         self.size.saturating_sub(FOOTER_LEN as u64)
     }
 
-    /// The footer; where there is none, the error says what the file is instead.
-    pub(crate) fn footer(&self) -> Result<Footer> {
-        self.find_footer()?.ok_or_else(|| self.not_a_table())
-    }
-
     /// The footer; `None` if the file does not end as a table does.
     pub(super) fn find_footer(&self) -> Result<Option<Footer>> {
         if self.size < FOOTER_LEN as u64 {
@@ -222,16 +237,6 @@ impl TableFile {
                 self.name_in(is_no_table(what))
             }
             [Err(error), _] | [_, Err(error)] => error,
-        }
-    }
-
-    /// Refuses a table of one of LevelDB's relatives, whose blocks may be sound and still not be a table's data.
-    pub(crate) fn refuse_foreign(&self) -> Result<()> {
-        // If the end cannot be read, the rest may be a table all the same.
-        let footer = self.read_range(&(self.footer_offset()..self.size)).ok();
-        match footer.and_then(|footer| identify::foreign_table(&footer)) {
-            Some(what) => Err(self.name_in(is_no_table(what))),
-            None => Ok(()),
         }
     }
 

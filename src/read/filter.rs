@@ -13,6 +13,7 @@ use crate::format::frame;
 use crate::format::pieces_filter::FilterPieces;
 use crate::read::index::NotLoaded;
 use crate::read::store::frame_range;
+use crate::read::weight::weight_of;
 
 /// A filter in use.
 #[derive(Debug)]
@@ -62,11 +63,12 @@ impl TableFilter {
         }
     }
 
-    /// Bytes of memory that it takes, with the pieces that are there.
-    pub(super) fn weight(&self) -> usize {
+    /// Bytes of memory that it takes, with the pieces that are there, apart from what lies in a `file` in memory.
+    pub(super) fn weight(&self, file: Option<&Bytes>) -> usize {
         let own = self.divided.as_ref().map_or(0, FilterPieces::weight);
-        let pieces = self.cells.iter().filter_map(OnceLock::get).map(Bytes::len);
-        own + size_of_val(&*self.cells) + pieces.sum::<usize>()
+        let pieces = self.cells.iter().filter_map(OnceLock::get);
+        let pieces: usize = pieces.map(|piece| weight_of(piece, file)).sum();
+        own + size_of_val(&*self.cells) + pieces
     }
 
     /// Number of pieces.

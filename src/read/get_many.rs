@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use crate::error::Result;
 use crate::read::index::{Found, NotLoaded};
+use crate::read::parts::LAYERS;
 use crate::read::store::{Loaded, whole};
 use crate::read::table::{Table, find_value};
 
@@ -101,8 +102,7 @@ impl Table {
 
     /// The keys that may be in the table, in the order in which that was found out, and the block to look in for each.
     ///
-    /// Reads what is missing of index and filters, in at most three waves: what tells of keys in the filter's first layer, which most
-    /// are in; the next layer of those that are not; and all layers of the few that are left.
+    /// Reads what is missing of index and filters for all keys at once, as often as one of them alone would take.
     pub(super) fn wanted<'k, K: AsRef<[u8]>>(
         &self,
         keys: &'k [K],
@@ -122,19 +122,17 @@ impl Table {
                 }
             }
         }
-        // Takes the key's block, if what is there tells it.
-        let mut is_left = |&(at, key): &(usize, &'k [u8])| {
-            let found = self.candidate_here(key, order);
-            found.map(|found| take(at, key, found)).is_err()
-        };
-        for layers in [1, 2, usize::MAX] {
-            let missing = |&(_, key): &(usize, _)| inner.missing_for(key, order, layers);
-            inner.bring(left.iter().flat_map(missing).collect())?;
-            left.retain(&mut is_left);
-        }
-        for (at, key) in left {
-            take(at, key, self.candidate(key, order)?);
-        }
+        inner.ask(|| {
+            left.retain(|&(at, key)| {
+                let found = self.candidate_here(key, order);
+                found.map(|found| take(at, key, found)).is_err()
+            });
+            if left.is_empty() {
+                return Ok(());
+            }
+            let missing = |&(_, key): &(usize, _)| inner.missing_for(key, order, LAYERS);
+            Err(left.iter().flat_map(missing).collect())
+        })?;
         Ok(wanted)
     }
 

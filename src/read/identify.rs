@@ -8,13 +8,13 @@ use crate::format::checksum::{crc32c, mask};
 use crate::format::footer::{FOOTER_LEN, MAGIC};
 
 /// How much of the file's front is examined: a block of a LevelDB log.
-pub(crate) const PEEK_LEN: usize = 32 * 1024;
+pub const PEEK_LEN: usize = 32 * 1024;
 
 /// Describes a file without a LevelDB footer: it is too short for one, or its last eight bytes are not LevelDB's magic number.
 ///
 /// `head` and `tail` are the first and the last [`PEEK_LEN`] bytes of its `size`. They overlap if the file is small.
 /// Returns what fits after "this is": a noun, a colon, and advice.
-pub(crate) fn describe(head: &[u8], tail: &[u8], size: u64) -> String {
+pub fn describe(head: &[u8], tail: &[u8], size: u64) -> String {
     if size == 0 {
         return "an empty file: its writer has not begun or was interrupted; restore it from a copy".into();
     }
@@ -44,7 +44,7 @@ const FOREIGN: [(u64, &str, &str); 6] = [
 ];
 
 /// Describes a table of a relative of LevelDB, by its magic number.
-pub(crate) fn foreign_table(tail: &[u8]) -> Option<String> {
+pub fn foreign_table(tail: &[u8]) -> Option<String> {
     let magic = u64::from_le_bytes(*tail.last_chunk()?);
     let (_, program, what) = FOREIGN.iter().find(|(number, ..)| *number == magic)?;
     Some(format!("a {program} {what}: open it with {program}"))

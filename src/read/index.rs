@@ -236,13 +236,13 @@ impl Index {
         self.slots.len()
     }
 
-    /// Bytes of memory that it takes, with the pieces that are there.
-    pub(super) fn weight(&self) -> usize {
+    /// Bytes of memory that it takes, with the pieces that are there, apart from what lies in a `file` in memory.
+    pub(super) fn weight(&self, file: Option<&Bytes>) -> usize {
         let own = self.divided.as_ref().map_or(0, IndexPieces::weight);
         let slots = size_of_val(&*self.slots);
         let pieces = self.slots.iter().filter_map(|slot| slot.piece.get());
-        let pieces = pieces.map(|piece| piece.entries.weight());
-        own + self.tops.weight() + slots + pieces.sum::<usize>()
+        let pieces = pieces.map(|piece| size_of::<LoadedPiece>() + piece.entries.weight(file));
+        own + self.tops.weight(file) + slots + pieces.sum::<usize>()
     }
 
     /// The last key of each piece.

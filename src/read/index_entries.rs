@@ -10,6 +10,7 @@ use crate::format::block_search::SearchPart;
 use crate::format::footer::BlockHandle;
 use crate::format::prefetch::prefetch;
 use crate::read::state::State;
+use crate::read::weight::weight_of;
 
 /// Neighbouring entries of an index, decoded and checked once: searching them cannot fail.
 ///
@@ -122,13 +123,12 @@ impl IndexEntries {
     }
 
     /// Bytes of memory that it takes, with those that its keys lie in.
-    pub(super) fn weight(&self) -> usize {
-        let own = size_of::<IndexEntries>()
+    pub(super) fn weight(&self, file: Option<&Bytes>) -> usize {
+        weight_of(&self.bytes, file)
             + size_of_val(&*self.keys)
             + size_of_val(&*self.spans)
             + size_of_val(&*self.blocks)
-            + size_of_val(&*self.span_ends);
-        self.bytes.len() + own
+            + size_of_val(&*self.span_ends)
     }
 
     /// Number of data blocks.

@@ -1,9 +1,11 @@
 //! The read path. `open`: footer, metaindex, index, filters. `get`: filter, index, `load`, find.
 
 mod ahead;
+mod approximate;
 pub(crate) mod bounds;
 pub(crate) mod cache;
 mod coalesce;
+mod current;
 pub(crate) mod cursor;
 pub(crate) mod file;
 pub(crate) mod filter;
@@ -32,3 +34,4 @@ pub(crate) mod stats;
 mod store;
 pub(crate) mod table;
 pub(crate) mod table_cache;
+mod weight;

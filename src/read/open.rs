@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::filter::{FilterSkipReason, RibbonFilterPolicy};
+use crate::filter::{FilterEntry, RibbonFilterPolicy};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
@@ -24,13 +24,14 @@ use crate::read::cache::next_table;
 use crate::read::file::{TAIL_LEN, TableFile};
 use crate::read::filter::{FilterOf, TableFilter};
 use crate::read::index::{BlockRef, Index};
-use crate::read::metaindex::Metaindex;
+use crate::read::metaindex::{Metaindex, NamedFilter};
 use crate::read::options::OpenOptions;
 use crate::read::parts::Part;
 use crate::read::recognise::{Evidence, may_be_internal};
 use crate::read::source::Source;
 use crate::read::store::{MAX_BATCH_BLOCKS, batch_len, frame_range};
 use crate::read::table::{Inner, Table};
+use crate::read::weight::Weight;
 
 /// Bytes before a metaindex that are read with it: an ordinary properties block takes some 300.
 const PROPERTIES_ROOM: u64 = 4 << 10;
@@ -115,8 +116,12 @@ impl OpenOptions {
             cache: self.cache.clone(),
             keeps_all: self.chose_cache || !is_near,
             id: next_table(),
+            weight: Weight::default(),
             file: opening.file,
         };
+        if let Some(cache) = &inner.cache {
+            cache.enter(inner.id, &inner.file.counters);
+        }
         let holds_user_keys = self.may_hold_user_keys(&mut inner).await?;
         self.attach_filters(&mut inner, metaindex, divided, holds_user_keys)?;
         inner.admit_tail().await?;
@@ -172,7 +177,7 @@ impl OpenOptions {
         Ok(evidence.may_hold_internal_keys())
     }
 
-    /// Chooses the filters that lookups use, which are read when they are first asked, and says of the others why they are not used.
+    /// Chooses the filters that lookups use, which are read when they are first asked.
     fn attach_filters(
         &self,
         inner: &mut Inner,
@@ -187,42 +192,41 @@ impl OpenOptions {
         let order = inner.order.as_ref();
         let order = order.map(|order| user_order(order).unwrap_or(order));
         let is_bytewise = matches!(order, Some(Order::Bytewise));
-        let best = metaindex.best();
-        for (i, found) in metaindex.filters.into_iter().enumerate() {
-            let mut entry = found.entry;
-            let skipped = if !self.needs_metaindex() {
-                Some(FilterSkipReason::TurnedOff)
-            } else if holds_user_keys {
-                Some(FilterSkipReason::UserKeys)
-            } else if entry.prefixes.is_some() && !is_bytewise {
-                Some(FilterSkipReason::NotBytewise)
-            } else {
-                (!best.contains(&Some(i))).then_some(FilterSkipReason::AnotherIsUsed)
-            };
-            if skipped.is_none() {
-                let handle = found.handle.map_err(of_metaindex)?;
-                let checked = inner.file.check_handle(handle, Section::Filter);
-                checked.map_err(of_metaindex)?;
-                if let Some((rank, of)) = found.of {
-                    let mut pieces = divided.extract_if(.., |pieces| pieces.handle == handle);
-                    let pieces = pieces.next().filter(|pieces| match &of {
-                        // A caller's policy takes whole filters, whatever its name.
-                        FilterOf::Keys(policy) => {
-                            let is_ours = rank >= self.policies.len();
-                            let is_ribbon = is_ours && policy.name() == RibbonFilterPolicy::NAME;
-                            is_ribbon && pieces.covers(footer.data_end())
-                        }
-                        FilterOf::Prefixes(_) => true,
-                    });
-                    let slot = match of {
-                        FilterOf::Keys(_) => &mut inner.filter,
-                        FilterOf::Prefixes(_) => &mut inner.prefixes,
-                    };
-                    *slot = Some(TableFilter::new(of, handle, pieces));
+        if holds_user_keys || !self.needs_metaindex() {
+            return Ok(());
+        }
+        let prefixes = metaindex.prefixes.filter(|_| is_bytewise);
+        for NamedFilter { of, handle, rank } in [metaindex.filter, prefixes].into_iter().flatten() {
+            let handle = handle.map_err(of_metaindex)?;
+            let checked = file.check_handle(handle, Section::Filter);
+            checked.map_err(of_metaindex)?;
+            let mut pieces = divided.extract_if(.., |pieces| pieces.handle == handle);
+            let pieces = pieces.next().filter(|pieces| match &of {
+                // A caller's policy takes whole filters, whatever its name.
+                FilterOf::Keys(policy) => {
+                    let is_ours = rank >= self.policies.len();
+                    let is_ribbon = is_ours && policy.name() == RibbonFilterPolicy::NAME;
+                    is_ribbon && pieces.covers(footer.data_end())
                 }
-            }
-            entry.skipped = entry.skipped.or(skipped);
-            inner.filters.push(entry);
+                FilterOf::Prefixes(_) => true,
+            });
+            let (slot, policy, extractor) = match &of {
+                FilterOf::Keys(policy) => (&mut inner.filter, policy.name(), None),
+                FilterOf::Prefixes(extractor) => {
+                    let extractor = extractor.name().to_owned();
+                    (
+                        &mut inner.prefixes,
+                        RibbonFilterPolicy::NAME,
+                        Some(extractor),
+                    )
+                }
+            };
+            inner.filters.push(FilterEntry {
+                policy: policy.to_owned(),
+                prefixes: extractor,
+                bytes: handle.size,
+            });
+            *slot = Some(TableFilter::new(of, handle, pieces));
         }
         Ok(())
     }

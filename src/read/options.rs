@@ -103,7 +103,7 @@ impl OpenOptions {
     /// `true` costs a read of all data blocks, up to 256 KiB in a read, and their decompression; lookups then check no order.
     /// Opening fails with [`ErrorKind::Comparator`](crate::ErrorKind::Comparator), and names two keys, if they are in another
     /// order; and with the error of a block that cannot be read, is damaged, or has a codec that this build lacks, since its keys
-    /// may be any. Filters are not checked; [`verify`](crate::repair::verify) does that. Has no effect together with
+    /// may be any. Filters are not checked; `verify` of the crate `leveltable-repair` does that. Has no effect together with
     /// [`stored_order`](OpenOptions::stored_order).
     pub fn check_order(mut self, yes: bool) -> OpenOptions {
         self.check_order = yes;

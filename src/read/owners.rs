@@ -24,8 +24,16 @@ impl AsRef<[u8]> for Owner {
 }
 
 impl Owners {
-    pub(super) fn new() -> Owners {
-        Owners((0..SHARDS).map(|_| OnceLock::new()).collect())
+    /// Handles to a file in memory; none for a file that is not.
+    pub(super) fn new(is_memory: bool) -> Owners {
+        let count = if is_memory { SHARDS } else { 0 };
+        Owners((0..count).map(|_| OnceLock::new()).collect())
+    }
+
+    /// Bytes of memory that they take. An owner has a counter before it, in cache lines of its own.
+    pub(super) fn weight(&self) -> usize {
+        let made = self.0.iter().filter(|owner| owner.get().is_some());
+        size_of_val(&*self.0) + made.count() * 2 * size_of::<Owner>()
     }
 
     /// The bytes of `file`, with the calling thread's count. Always the same `file`.
@@ -45,7 +53,7 @@ mod tests {
     #[test]
     fn threads_have_handles_of_their_own_to_the_same_bytes() {
         let file = Bytes::from(b"a file".to_vec());
-        let owners = Owners::new();
+        let owners = Owners::new(true);
         let own = |_| {
             let own = owners.of_this_thread(&file);
             assert_eq!(own.as_ptr_range(), file.as_ptr_range());

@@ -8,7 +8,7 @@ use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
 use crate::read::bounds::{Bounds, Way, key_of};
 use crate::read::filter::TableFilter;
-use crate::read::index::{BlockRef, NotLoaded};
+use crate::read::index::{BlockRef, Found, NotLoaded};
 use crate::read::table::Inner;
 
 /// Part of a file that is neither data nor needed to open the table.
@@ -64,7 +64,7 @@ impl Inner {
     /// The pieces of the index that name the first and the last data block within bounds.
     pub(super) fn missing_for_bounds(&self, (lower, upper): &Bounds) -> Result<Vec<Part>> {
         let piece_at = |bound| match key_of(bound) {
-            Some(key) => (self.order()).map(|order| self.index.seek_piece(key, order)),
+            Some(key) => self.order().map(|order| self.index.seek_piece(key, order)),
             None => Ok(None),
         };
         let (first, last) = (piece_at(lower)?, piece_at(upper)?);
@@ -135,7 +135,7 @@ impl Inner {
     pub(super) fn has(&self, part: Part) -> bool {
         match part {
             Part::Index(p) => self.index.has(p),
-            part => (self.filter_of(part)).is_none_or(|(filter, i)| filter.has(i)),
+            part => self.filter_of(part).is_none_or(|(filter, i)| filter.has(i)),
         }
     }
 
@@ -163,6 +163,7 @@ impl Inner {
                 (kept.unwrap_or(Ok(())), Section::Filter)
             }
         };
+        self.weight.forget();
         kept.map_err(|defect| {
             let offset = self.part_range(part).start;
             self.file.locate(defect, section, offset)
@@ -192,28 +193,40 @@ impl Inner {
         result
     }
 
-    /// What `ask` answers; where it needs parts that are not there, these are read first: the `needed` ones. May take several reads,
-    /// since a key may be in any layer of a ribbon filter.
+    /// Returns the answer of `ask`, which answers or names the parts that are missing to tell: those are read, and it is asked again. May
+    /// take several reads, since a key may be in any layer of a ribbon filter.
     #[inline]
-    pub(super) fn ask<T>(
-        &self,
-        ask: impl Fn() -> Result<T, NotLoaded>,
-        needed: impl Fn() -> Vec<Part>,
-    ) -> Result<T> {
+    pub(super) fn ask<T>(&self, mut ask: impl FnMut() -> Result<T, Vec<Part>>) -> Result<T> {
         /// As many as a ribbon has layers.
         const MAX_READS: usize = 256;
         for _ in 0..=MAX_READS {
-            if let Ok(answer) = ask() {
-                return Ok(answer);
+            match ask() {
+                Ok(answer) => return Ok(answer),
+                Err(missing) => self.bring(missing)?,
             }
-            self.bring(needed())?;
         }
         let message = "index or filter lack a part that was read";
         Err(Error::new(ErrorKind::InvalidState, message))
     }
 
+    /// The data block that a search of the [index](crate::read::index::Index::seek) finds for `key`.
+    #[inline]
+    pub(super) fn seek(
+        &self,
+        key: &[u8],
+        order: &Order,
+        is_wanted: bool,
+    ) -> Result<Option<Found<'_>>> {
+        let seek = || self.index.seek(key, order, is_wanted);
+        self.ask(|| seek().map_err(|NotLoaded| self.missing_of_index(key, order)))
+    }
+
     /// Data block `i`, one of `0..index.len()`.
     pub(crate) fn block(&self, i: usize) -> Result<BlockRef> {
-        self.ask(|| self.index.block(i), || self.index_parts(i..i + 1))
+        self.ask(|| {
+            self.index
+                .block(i)
+                .map_err(|NotLoaded| self.index_parts(i..i + 1))
+        })
     }
 }

@@ -16,7 +16,7 @@ impl Table {
             return Ok(false);
         };
         let missing = || inner.missing_for_prefix(prefix, LAYERS);
-        let passes = inner.ask(|| filter.ask(prefix, 0), missing)?;
+        let passes = inner.ask(|| filter.ask(prefix, 0).map_err(|_| missing()))?;
         let counters = &inner.file.counters;
         counters.add_answer(passes, Counter::PrefixPassed, Counter::PrefixRejected);
         Ok(!passes)

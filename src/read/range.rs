@@ -1,12 +1,13 @@
 //! The entries of a cursor from both ends, and those of a table within bounds.
 
 use std::cmp::Ordering;
+use std::ops::Bound;
 
 use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result};
-use crate::read::bounds::{KeyRange, Way, prefix_bounds};
+use crate::read::bounds::{KeyRange, Way, prefix_bounds_from};
 use crate::read::cursor::Cursor;
 use crate::read::merge::MergeCursor;
 use crate::read::table::Table;
@@ -53,9 +54,34 @@ impl Table {
     /// Only in bytewise order do such keys always lie together. In any other order the only item is an error of
     /// [`ErrorKind::Comparator`]: use a [`range`](Table::range) there.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> TableRange {
+        self.prefix_from(prefix, Bound::<&[u8]>::Unbounded)
+    }
+
+    /// The entries of [`prefix`](Table::prefix) from `start` on: the next page after a key, for example. A start outside of the prefix
+    /// is no error: before it, all entries are left; after it, none.
+    ///
+    /// Costs what a [`range`](Table::range) does, and asks the filter of prefixes. In C++ LevelDB, a program seeks to the start, and
+    /// compares each key with the prefix.
+    ///
+    /// ```
+    /// use std::ops::Bound;
+    /// # use leveltable::{OpenOptions, WriteOptions};
+    /// # let mut builder = WriteOptions::new().build(Vec::new());
+    /// # for key in ["user/1", "user/2", "user/3", "world"] { builder.add(key, "")?; }
+    /// # let table = OpenOptions::new().open_source(builder.finish_into_writer()?.0)?;
+    /// let last_shown = "user/1";
+    /// let page = table.prefix_from("user/", Bound::Excluded(last_shown)).take(20);
+    /// assert_eq!(page.count(), 2);
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    pub fn prefix_from(
+        &self,
+        prefix: impl AsRef<[u8]>,
+        start: Bound<impl AsRef<[u8]>>,
+    ) -> TableRange {
         match self.order().ok().and_then(no_prefix_in) {
             Some(error) => TableRange(Ends::new(self.iter().0.front, Some(error))),
-            None => self.range(prefix_bounds(prefix.as_ref())),
+            None => self.range(prefix_bounds_from(prefix.as_ref(), start)),
         }
     }
 
@@ -126,6 +152,11 @@ impl Iterator for TableRange {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.0.take(Way::Forward)
+    }
+
+    /// The last entry, at once: those between are not read, and so not checked.
+    fn last(mut self) -> Option<Self::Item> {
+        self.next_back()
     }
 }
 

@@ -30,7 +30,7 @@ use crate::format::properties::KeyKind;
 /// Neighbours that ascend in neither order show that the table has an order of its own. The versions of one user key are
 /// then still newest first in a database.
 #[derive(Debug, Default)]
-pub(crate) struct Evidence {
+pub struct Evidence {
     keys: u64,
     /// Keys that no database has.
     foreign: u64,
@@ -60,13 +60,13 @@ const FEWEST_KEYS: u64 = 4;
 
 impl Evidence {
     /// Adds a key of the index, which comes after `previous` in its block.
-    pub(crate) fn add_index_key(&mut self, previous: Option<&[u8]>, key: &[u8]) {
+    pub fn add_index_key(&mut self, previous: Option<&[u8]>, key: &[u8]) {
         self.for_database += u64::from(is_separator(key));
         self.add_key(previous, key);
     }
 
     /// Adds an entry of a data block, in which it comes after the key `previous`.
-    pub(crate) fn add_entry(&mut self, previous: Option<&[u8]>, key: &[u8], value: &[u8]) {
+    pub fn add_entry(&mut self, previous: Option<&[u8]>, key: &[u8], value: &[u8]) {
         let is_deletion =
             InternalKey::parse(key).is_some_and(|key| key.value_type == ValueType::Deletion);
         self.foreign += u64::from(is_deletion && !value.is_empty());
@@ -91,14 +91,14 @@ impl Evidence {
     }
 
     /// Adds the index key of a block whose last key is `last`, in a table that is taken to be in this order.
-    pub(crate) fn add_separator(&mut self, last: &[u8], index_key: &[u8], order: &Order) {
+    pub fn add_separator(&mut self, last: &[u8], index_key: &[u8], order: &Order) {
         let is_right = order.compare(last, index_key).is_lt();
         self.shortened += u64::from(last != index_key);
         self.shortened_right += u64::from(is_right);
     }
 
     /// Adds the evidence of another block.
-    pub(crate) fn add(&mut self, other: &Evidence) {
+    pub fn add(&mut self, other: &Evidence) {
         self.keys += other.keys;
         self.foreign += other.foreign;
         self.ordinary += other.ordinary;
@@ -108,7 +108,7 @@ impl Evidence {
     }
 
     /// Returns the kind of the keys added so far; `None` if they fit both.
-    pub(crate) fn verdict(&self) -> Option<KeyKind> {
+    pub fn verdict(&self) -> Option<KeyKind> {
         let Evidence { keys, foreign, .. } = *self;
         let (mut for_database, mut against) = (self.for_database, self.against);
         if foreign * FOREIGN_IN >= keys {
@@ -129,14 +129,14 @@ impl Evidence {
     }
 
     /// Whether there are keys, and each of them may be an internal key.
-    pub(crate) fn may_hold_internal_keys(&self) -> bool {
+    pub fn may_hold_internal_keys(&self) -> bool {
         self.keys > 0 && self.foreign == 0
     }
 
     /// Whether the index shows that keys are in the assumed order, by keys that were shortened in it.
     ///
     /// Keys out of order are then the writer's fault. Most other comparators shorten nothing.
-    pub(crate) fn order_is_evident(&self) -> bool {
+    pub fn order_is_evident(&self) -> bool {
         self.shortened_right > WEIGHT * (self.shortened - self.shortened_right)
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::error::{Error, Result};
+use crate::read::current::OpenedFile;
 use crate::read::map::Map;
 use crate::read::positional;
 #[cfg(feature = "async")]
@@ -92,6 +93,24 @@ impl<R: ReadAt + ?Sized> ReadAt for Arc<R> {
     }
 }
 
+/// The bytes of a table that is not opened. A source that is read by requests has none at hand: an error.
+impl ReadAt for Source {
+    fn size(&self) -> io::Result<u64> {
+        self.reader()?.size()
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        self.reader()?.read_at(offset, len)
+    }
+
+    fn read_many_at(&self, parts: &[(u64, usize)], each: &mut dyn FnMut(usize, io::Result<Bytes>)) {
+        match self.reader() {
+            Ok(reader) => reader.read_many_at(parts, each),
+            Err(error) => each(0, Err(error)),
+        }
+    }
+}
+
 /// A table's bytes: a file, memory, or anything that implements [`ReadAt`].
 ///
 /// Made from a [`File`], a `Vec<u8>`, `Bytes` or an `Arc` of a [`ReadAt`], or with [`Source::open`] and [`Source::load`].
@@ -114,6 +133,8 @@ pub struct Source {
     pub(super) bytes: SourceBytes,
     /// Where the file was opened, for messages.
     pub(crate) path: Option<Arc<Path>>,
+    /// The file, as it was.
+    pub(super) opened: Option<Arc<OpenedFile>>,
 }
 
 #[derive(Clone)]
@@ -163,7 +184,11 @@ impl Source {
     }
 
     pub(super) fn of(bytes: SourceBytes) -> Source {
-        Source { bytes, path: None }
+        Source {
+            bytes,
+            path: None,
+            opened: None,
+        }
     }
 
     /// What `make` makes of the file at `path` and its size. Refuses all but regular files: what else can be opened may have no
@@ -182,8 +207,10 @@ impl Source {
                 ));
             }
             let file = File::open(path)?;
-            let size = file.size()?;
-            make(file, size)
+            let metadata = file.metadata()?;
+            let mut source = make(file, metadata.len())?;
+            source.opened = Some(Arc::new(OpenedFile::new(path, &metadata)?));
+            Ok(source)
         };
         match source() {
             Ok(source) => Ok(source.named(path)),
@@ -195,6 +222,21 @@ impl Source {
     pub fn named(mut self, name: impl AsRef<Path>) -> Source {
         self.path = Some(name.as_ref().into());
         self
+    }
+
+    /// What errors of a table call this source: the path of a file that was opened by it.
+    pub fn name(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    fn reader(&self) -> io::Result<&dyn ReadAt> {
+        match &self.bytes {
+            SourceBytes::Memory(bytes, _) => Ok(bytes),
+            SourceBytes::File(file) => Ok(file),
+            SourceBytes::Io(source) => Ok(source),
+            #[cfg(feature = "async")]
+            SourceBytes::Remote(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
     /// Returns the error of a read of a source that had `size` bytes when it was opened. If it is a file and shorter now, the error says so.

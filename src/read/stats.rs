@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Makes [`Stats`], [`Counter`] and all that names each counter from one list, so that none can be forgotten.
@@ -77,8 +78,10 @@ impl Sum for Stats {
 }
 
 /// Counters for which threads do not contend: each thread adds to one of a few shards, in cache lines of its own.
-#[derive(Debug)]
-pub(crate) struct Counters(Box<[Shard; SHARDS]>);
+///
+/// Clones share them.
+#[derive(Debug, Clone)]
+pub(crate) struct Counters(Arc<[Shard; SHARDS]>);
 
 /// Number of shards. The first [`OWN`] are of one thread each; other threads share the rest.
 pub(super) const SHARDS: usize = 24;
@@ -97,11 +100,14 @@ struct Shard {
 
 impl Default for Counters {
     fn default() -> Counters {
-        Counters(Box::new(std::array::from_fn(|_| Shard::default())))
+        Counters(Arc::new(std::array::from_fn(|_| Shard::default())))
     }
 }
 
 impl Counters {
+    /// Bytes of memory that they take, apart from the structure itself.
+    pub(super) const WEIGHT: usize = (SHARDS + 1) * size_of::<Shard>();
+
     #[inline]
     pub(crate) fn add(&self, counter: Counter, n: u64) {
         match self.of_this_thread().counts.get(counter as usize) {

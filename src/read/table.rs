@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::filter::FilterEntry;
+use crate::filter::{FilterEntry, FilterLayout};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_search::SearchPart;
@@ -22,6 +22,7 @@ use crate::read::options::ReadOptions;
 use crate::read::parts::LAYERS;
 use crate::read::stats::{Counter, Stats};
 use crate::read::store::Loaded;
+use crate::read::weight::Weight;
 
 /// An open table: immutable, sorted, safe to read from any number of threads at once.
 ///
@@ -63,7 +64,7 @@ pub(crate) struct Inner {
     pub(super) filter: Option<TableFilter>,
     /// The filter of prefixes that is in use.
     pub(super) prefixes: Option<TableFilter>,
-    /// Those that the metaindex names.
+    /// What describes both.
     pub(super) filters: Vec<FilterEntry>,
     pub(super) properties: Option<Properties>,
     pub(super) cache: Option<BlockCache>,
@@ -71,12 +72,14 @@ pub(crate) struct Inner {
     pub(super) keeps_all: bool,
     /// The table's number in the cache.
     pub(super) id: u64,
+    pub(super) weight: Weight,
 }
 
 impl Drop for Inner {
     /// Nobody can ask for the table's blocks any more: they make room for others.
     fn drop(&mut self) {
         if let Some(cache) = &self.cache {
+            cache.leave(self.id);
             for handle in self.index.cached() {
                 cache.0.blocks.remove(&self.cache_key(handle));
             }
@@ -186,7 +189,8 @@ impl Table {
     #[inline(never)]
     fn read_candidate(&self, key: &[u8], order: &Order) -> Result<Option<Found<'_>>> {
         let missing = || self.inner.missing_for(key, order, LAYERS);
-        self.inner.ask(|| self.candidate_here(key, order), missing)
+        let ask = || self.candidate_here(key, order);
+        self.inner.ask(|| ask().map_err(|NotLoaded| missing()))
     }
 
     /// What [`candidate`](Table::candidate) returns, by what is there of filter and index.
@@ -294,39 +298,19 @@ impl Table {
         self.inner.file.counters.snapshot()
     }
 
-    /// The filter in use; `None` if the table has none that can be used. [`filters`](Table::filters) tells why.
+    /// The filter in use; `None` if the table has none that can be used.
     pub fn filter(&self) -> Option<&FilterEntry> {
         self.used_filter(false)
     }
 
-    /// The filter of prefixes in use; `None` if the table has none that can be used. [`filters`](Table::filters) tells why.
+    /// The filter of prefixes in use; `None` if the table has none that can be used.
     pub fn prefix_filter(&self) -> Option<&FilterEntry> {
         self.used_filter(true)
     }
 
     fn used_filter(&self, of_prefixes: bool) -> Option<&FilterEntry> {
-        let mut filters = self.filters().iter();
-        filters.find(|it| it.skipped.is_none() && it.prefixes.is_some() == of_prefixes)
-    }
-
-    /// All filters that the table has, and of each that lookups do not use, why. Empty if the metaindex is damaged, and the table
-    /// was opened [without filters](crate::OpenOptions::no_filter).
-    ///
-    /// ```
-    /// # use leveltable::{OpenOptions, WriteOptions};
-    /// use leveltable::filter::FilterSkipReason;
-    ///
-    /// # let mut file = Vec::new();
-    /// # WriteOptions::new().build(&mut file).finish()?;
-    /// let table = OpenOptions::new().no_filter().open_source(file)?;
-    /// for filter in table.filters() {
-    ///     println!("{}: {} bytes", filter.policy, filter.bytes);
-    ///     assert_eq!(filter.skipped, Some(FilterSkipReason::TurnedOff));
-    /// }
-    /// # Ok::<(), leveltable::Error>(())
-    /// ```
-    pub fn filters(&self) -> &[FilterEntry] {
-        &self.inner.filters
+        let mut filters = self.inner.filters.iter();
+        filters.find(|filter| filter.prefixes.is_some() == of_prefixes)
     }
 
     /// The table's own description: its order, number of entries, and so on. `None` if it has no properties block, as a
@@ -346,24 +330,19 @@ impl Table {
         self.inner.index.len()
     }
 
-    /// Bytes of memory that the table takes, blocks in a cache apart: some kilobytes, and the pieces of index and filter that were
-    /// needed so far. It grows as the table is used, to the sizes of both.
-    pub fn weight(&self) -> usize {
-        let inner = &*self.inner;
-        let filters = inner.filter.iter().chain(&inner.prefixes);
-        let filters: usize = filters.map(TableFilter::weight).sum();
-        size_of::<Inner>() + inner.index.weight() + filters
-    }
-
     /// Size of the file in bytes.
     pub fn file_bytes(&self) -> u64 {
         self.inner.file.size
     }
 
-    /// The filter in use, of which what is not there is read.
-    pub(crate) fn whole_filter(&self) -> Result<Option<&TableFilter>> {
+    /// The layout of the filter block in use; `None` without one. Reads the filter, if it was not needed before.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading the filter.
+    pub fn filter_layout(&self) -> Result<Option<FilterLayout>> {
         self.inner.bring(self.inner.filter_parts())?;
-        Ok(self.inner.filter.as_ref())
+        Ok(self.inner.filter.as_ref().and_then(TableFilter::layout))
     }
 
     /// The order of the keys; an error if it is not known.

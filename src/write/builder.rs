@@ -15,12 +15,10 @@ use crate::format::codec::{Compression, Compressor};
 use crate::format::filter_block::FilterBlockBuilder;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
-use crate::format::internal_key::{internal_order, user_order};
+use crate::format::internal_key::user_order;
 use crate::format::pieces::PiecesBuilder;
 use crate::format::prefix_block::PrefixBlockBuilder;
-use crate::format::properties::{
-    AS_STORED, KEYS_ORDER, MAX_USER_BYTES, Properties, STORED_ORDER, user_key,
-};
+use crate::format::properties::{MAX_USER_BYTES, Properties, user_key};
 use crate::write::align::Pages;
 use crate::write::new_file::{Destination, NewFile};
 use crate::write::options::WriteOptions;
@@ -94,7 +92,7 @@ impl WriteOptions {
     pub fn create(&self, path: impl AsRef<Path>) -> Result<TableBuilder<NewFile>> {
         self.check()
             .map_err(|why| Error::new(ErrorKind::InvalidState, why))?;
-        let mut builder = self.build(NewFile::create(path.as_ref(), self.replace)?);
+        let mut builder = self.build(NewFile::create(path.as_ref(), self)?);
         builder.file.path = Some(path.as_ref().to_owned());
         Ok(builder)
     }
@@ -310,34 +308,39 @@ impl<D: Destination> TableBuilder<D> {
         self.file.offset()
     }
 
-    /// Takes entries in the order in which they come, from the first on: that of `comparator`, if its name is known. The
-    /// properties, if there are any, say so.
-    pub(crate) fn keep_stored_order(&mut self, comparator: Option<&str>) -> Result<()> {
-        if self.entries() > 0 {
-            let why = "a builder that holds entries cannot change its order";
-            return Err(Error::new(ErrorKind::InvalidState, why));
-        }
-        let name = comparator.unwrap_or(STORED_ORDER);
-        let inside = match user_order(&self.options.order) {
-            Some(user_order) => internal_order(user_order.as_stored(name)),
-            None => self.options.order.clone(),
-        };
-        self.options.order = inside.as_stored(name);
-        // Scans of the table could not ask it.
-        self.prefixes = None;
-        let properties = &mut self.summary.properties;
-        properties.comparator = name.to_owned();
-        properties
-            .others
-            .insert(KEYS_ORDER.into(), AS_STORED.into());
-        Ok(())
-    }
-
     /// Compresses blocks by the codec that another table has, unless the options named one or it is not built in.
     pub(crate) fn keep_codec(&mut self, name: &str) {
         if let (Some(compression), None) = (Compression::of(name), self.options.compression) {
             self.file.compressor = Compressor::new(compression);
         }
+    }
+
+    /// Filters with the policy that another table has, or not at all, unless the options say how, or the policy is not built in.
+    pub(crate) fn keep_filter(&mut self, policy: Option<&str>) {
+        let options = &mut self.options;
+        if options.chose_filter || self.summary.properties.entries > 0 {
+            return;
+        }
+        let name =
+            |other: &WriteOptions| other.filter.as_ref().map(|policy| policy.name().to_owned());
+        let leveldb = WriteOptions::leveldb();
+        let known = [WriteOptions::new(), leveldb.clone(), leveldb.no_filter()];
+        let mut known = known.into_iter();
+        let Some(other) = known.find(|known| name(known).as_deref() == policy) else {
+            return;
+        };
+        (options.filter, options.whole_table) = (other.filter, other.whole_table);
+        let policy = options.filter.as_ref();
+        self.filter =
+            policy.map(|policy| FilterBlockBuilder::new(policy.builder(), options.whole_table));
+    }
+
+    /// Ends blocks only where [`flush`](TableBuilder::flush) says, unless the options say how large they are. Returns whether it does.
+    pub(crate) fn keep_blocks(&mut self) -> bool {
+        if !self.options.chose_blocks {
+            self.options.block_size = usize::MAX;
+        }
+        !self.options.chose_blocks
     }
 
     /// Stores a property of the application that another table has, if this one gets properties and does not have it.

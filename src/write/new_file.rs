@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
+use crate::write::options::WriteOptions;
 
 /// Where a [`TableBuilder`](crate::TableBuilder) writes: any [`io::Write`], or a [`NewFile`].
 ///
@@ -70,11 +71,14 @@ pub struct NewFile {
     target: PathBuf,
     /// Whether an existing file may be replaced.
     replace: bool,
+    /// Whether the file and its name are synced.
+    sync: bool,
 }
 
 impl NewFile {
     /// Fails now if the file could not be published at `path` later.
-    pub(crate) fn create(path: &Path, replace: bool) -> Result<NewFile> {
+    pub(crate) fn create(path: &Path, options: &WriteOptions) -> Result<NewFile> {
+        let replace = options.replace;
         let failed = |e| Error::io("creating a table", e).at_path(path);
         let target = publishable(path, replace).map_err(failed)?;
         let mut builder = tempfile::Builder::new();
@@ -89,6 +93,7 @@ impl NewFile {
             temporary: builder.tempfile_in(directory(&target)).map_err(failed)?,
             target,
             replace,
+            sync: options.sync,
         })
     }
 }
@@ -100,16 +105,21 @@ impl sealed::Destination for NewFile {
         Write::write_all(self.temporary.as_file_mut(), bytes)
     }
 
-    /// The file's bytes reach the disk before its name does, and the name before this returns.
+    /// The file's bytes reach the disk before its name does, and the name before this returns, unless nothing is synced.
     fn publish(self) -> Result<()> {
-        let synced = self.temporary.as_file().sync_all();
-        synced.map_err(|e| Error::io("syncing a finished table", e))?;
+        if self.sync {
+            let synced = self.temporary.as_file().sync_all();
+            synced.map_err(|e| Error::io("syncing a finished table", e))?;
+        }
         let renamed = if self.replace {
             self.temporary.persist(&self.target)
         } else {
             self.temporary.persist_noclobber(&self.target)
         };
         renamed.map_err(|e| Error::io("renaming a finished table to its path", e.error))?;
+        if !self.sync {
+            return Ok(());
+        }
         sync_directory(directory(&self.target)).map_err(|e| {
             let doing = "the table is at its path and whole, but its name may not survive a crash: \
                          syncing its directory";

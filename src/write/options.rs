@@ -31,6 +31,9 @@ use crate::format::internal_key::user_order;
 #[must_use = "options do nothing until `create` or `build`"]
 pub struct WriteOptions {
     pub(crate) block_size: usize,
+    /// Whether the caller said how large blocks are, and how keys are filtered: a copy of a table then does not follow its source.
+    pub(crate) chose_blocks: bool,
+    pub(crate) chose_filter: bool,
     pub(crate) restart_interval: usize,
     pub(crate) block_align: bool,
     /// `None` if the caller named no codec: Snappy, or the codec of the table that is copied.
@@ -40,6 +43,7 @@ pub struct WriteOptions {
     pub(crate) prefixes: Option<Arc<dyn PrefixExtractor>>,
     pub(crate) order: Order,
     pub(crate) replace: bool,
+    pub(crate) sync: bool,
     pub(crate) properties: bool,
 }
 
@@ -69,6 +73,8 @@ impl WriteOptions {
     pub fn leveldb() -> WriteOptions {
         WriteOptions {
             block_size: 4096,
+            chose_blocks: false,
+            chose_filter: false,
             restart_interval: 16,
             block_align: false,
             compression: None,
@@ -77,6 +83,7 @@ impl WriteOptions {
             prefixes: None,
             order: Order::Bytewise,
             replace: true,
+            sync: true,
             properties: false,
         }
     }
@@ -86,6 +93,7 @@ impl WriteOptions {
     /// somewhat smaller or larger.
     pub fn block_size(mut self, bytes: usize) -> WriteOptions {
         self.block_size = bytes;
+        self.chose_blocks = true;
         self
     }
 
@@ -125,19 +133,18 @@ impl WriteOptions {
     ///     builder.add(format!("{i:08}"), [7; 100])?;
     /// }
     /// let (file, _) = builder.finish_into_writer()?;
-    /// for block in OpenOptions::new().open_source(file)?.blocks() {
-    ///     let block = block?;
-    ///     assert!(block.offset % 4096 == 0 && block.stored_bytes <= 4096);
-    /// }
+    /// let table = OpenOptions::new().open_source(file)?;
+    /// assert!(table.data_blocks() >= 25); // none is longer than a page
     /// # Ok::<(), leveltable::Error>(())
     /// ```
     pub fn block_align(mut self, yes: bool) -> WriteOptions {
         self.block_align = yes;
+        self.chose_blocks |= yes;
         self
     }
 
-    /// How blocks are compressed. A copy by [`salvage`](crate::repair::salvage) for which this is not called has the codec of its
-    /// source.
+    /// How blocks are compressed. A copy by `salvage` of the crate `leveltable-repair` has the codec of its source if this is not
+    /// called; filter and blocks are like those of the source if no option says what they are.
     pub fn compression(mut self, compression: Compression) -> WriteOptions {
         self.compression = Some(compression);
         self
@@ -149,12 +156,14 @@ impl WriteOptions {
     /// different byte strings equal, it must [agree with it](Comparator#comparators-and-filters).
     pub fn filter_policy(mut self, policy: impl FilterPolicy + 'static) -> WriteOptions {
         self.filter = Some(Arc::new(policy));
+        self.chose_filter = true;
         self
     }
 
     /// Writes no filter block.
     pub fn no_filter(mut self) -> WriteOptions {
         self.filter = None;
+        self.chose_filter = true;
         self
     }
 
@@ -169,6 +178,7 @@ impl WriteOptions {
     /// numbers between a million decimal ones pass (`docs/filters.md`).
     pub fn whole_table_filter(mut self, yes: bool) -> WriteOptions {
         self.whole_table = yes;
+        self.chose_filter = true;
         self
     }
 
@@ -181,8 +191,7 @@ impl WriteOptions {
     /// [`DelimitedPrefix`](crate::filter::DelimitedPrefix) are built in. LevelDB ignores the filter.
     ///
     /// Only for keys, or user keys, in bytewise order: with another [`comparator`](WriteOptions::comparator), the table cannot be
-    /// started. A copy that [`salvage`](crate::repair::salvage) makes in the stored order gets none. Until the table is finished,
-    /// the builder keeps 8 bytes for each distinct prefix.
+    /// started. Until the table is finished, the builder keeps 8 bytes for each distinct prefix.
     ///
     /// The filter is read when it is first asked, and kept in memory then.
     ///
@@ -224,8 +233,34 @@ impl WriteOptions {
         self
     }
 
+    /// Whether `finish` syncs a table [created](WriteOptions::create) at a path: the file before it is renamed, and its directory
+    /// afterwards. The default is `true`. Other destinations are synced by the caller in any case.
+    ///
+    /// With `false`, the table still appears whole or not at all, to every process and also if this one is killed. A crash of the
+    /// *system*, such as a power failure, within the time that it writes what it has cached (up to about 30 seconds) may lose
+    /// the new name, and then the old file is there or none. Or it may leave the new name with bytes missing: a file that is empty,
+    /// shorter, or zero in places. The replaced file is lost then. Such a table is an error when it is opened or where it is
+    /// read; [`verify`](crate::repair::verify) finds all of it. For what can be built again: temporary files, tests, or
+    /// many tables that are synced together before anything refers to them (`syncfs`).
+    ///
+    /// Saves two waits for the disk, often some milliseconds each. C++ LevelDB syncs each table, and not its directory.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("run.ldb");
+    /// let mut builder = leveltable::WriteOptions::new().sync(false).create(&path)?;
+    /// builder.add("apple", "red")?;
+    /// builder.finish()?; // there, and perhaps not on disk yet
+    /// assert!(path.exists());
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    pub fn sync(mut self, yes: bool) -> WriteOptions {
+        self.sync = yes;
+        self
+    }
+
     /// Whether the table gets a properties block, in which it says what it is: the name of its order, plain or a
-    /// database's, number of entries, first and last key, and so on. See [`Properties`](crate::inspect::Properties).
+    /// database's, number of entries, first and last key, and so on. See [`Properties`](crate::format::Properties).
     ///
     /// [`new`](WriteOptions::new) writes the block, which takes some 300 bytes, [`leveldb`](WriteOptions::leveldb) does
     /// not. LevelDB ignores it.

@@ -263,10 +263,8 @@ impl Database {
 
         for key in self.lookups() {
             let context = || format!("{context}: {}", key.escape_ascii());
-            let walked = match newest.remove(key) {
-                Some((_, Version::Value(value))) => Some(value),
-                Some((_, Version::Deleted)) | None => None,
-            };
+            let walked = newest.remove(key);
+            let walked = walked.and_then(|(_, version)| version.into_value());
             let expected = self.expected(key).map(Vec::as_slice);
             assert_eq!(walked.as_deref(), expected, "{}", context());
             if all_are_theirs {

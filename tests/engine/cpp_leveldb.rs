@@ -770,12 +770,8 @@ fn leveldb_reads_aligned_tables() {
         let options = case.settings.write_options();
         let options = options.whole_table_filter(case.number % 4 == 3);
         let table = case.build(&options.block_align(true));
-        let blocks = case.settings.open(table.clone()).unwrap().blocks();
-        let offsets = blocks.map(|block| block.unwrap());
-        let ends: Vec<(u64, u64)> = offsets
-            .map(|block| (block.offset, block.offset + block.stored_bytes))
-            .collect();
-        let has_padding = ends.windows(2).any(|pair| pair[0].1 < pair[1].0);
+        let data = crate::common::Layout::of(&table).data;
+        let has_padding = data.windows(2).any(|pair| pair[0].end < pair[1].start);
         padded[usize::from(case.settings.internal_keys)] += usize::from(has_padding);
         case.ask_to_read(&mut peer, &table);
     }

@@ -187,7 +187,7 @@ impl Specimen {
                 let key = InternalKey::parse(stored).unwrap();
                 (key.user_key == target.user_key).then(|| match key.value_type {
                     ValueType::Value => Version::Value(Bytes::copy_from_slice(value)),
-                    ValueType::Deletion => Version::Deleted,
+                    _ => Version::Deleted,
                 })
             });
             match db.at(target.sequence).get(target.user_key) {

@@ -602,15 +602,12 @@ fn database_tables() -> Vec<(Golden, Vec<DbEntry>)> {
         .map(|golden| {
             let entries = golden.entries.iter().map(|(key, value)| {
                 let (user_key, tag) = split_tag(key);
-                DbEntry {
-                    user_key: Bytes::copy_from_slice(user_key),
-                    sequence: tag >> 8,
-                    version: match tag & 0xff {
-                        0 => Version::Deleted,
-                        1 => Version::Value(Bytes::copy_from_slice(value)),
-                        other => panic!("type {other}"),
-                    },
-                }
+                let version = match tag & 0xff {
+                    0 => Version::Deleted,
+                    1 => Version::Value(Bytes::copy_from_slice(value)),
+                    other => panic!("type {other}"),
+                };
+                DbEntry::new(Bytes::copy_from_slice(user_key), tag >> 8, version)
             });
             let entries = entries.collect();
             (golden, entries)
@@ -703,11 +700,8 @@ fn lookups_return_what_the_database_returned() {
                 .at(sequence.parse().unwrap())
                 .get(unhex(user_key))
                 .unwrap();
-            let seen = match version {
-                Some(Version::Value(value)) => Some(value),
-                // The same to a database's user.
-                Some(Version::Deleted) | None => None,
-            };
+            // A deletion is the same to a database's user.
+            let seen = version.and_then(Version::into_value);
             assert_eq!(
                 seen.as_deref(),
                 expected.as_deref(),
@@ -741,11 +735,12 @@ fn database_tables_are_rebuilt_through_their_own_writer() {
             user_key,
             sequence,
             version,
+            ..
         } in &entries
         {
             match version {
                 Version::Value(value) => builder.put(user_key, *sequence, value).unwrap(),
-                Version::Deleted => builder.delete(user_key, *sequence).unwrap(),
+                _ => builder.delete(user_key, *sequence).unwrap(),
             }
         }
         builder.finish().unwrap();

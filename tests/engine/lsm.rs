@@ -61,7 +61,7 @@ type Keys<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 fn pair(entry: &DbEntry) -> (&[u8], &[u8]) {
     match &entry.version {
         Version::Value(value) => (&entry.user_key, value),
-        Version::Deleted => panic!("a deletion is shown: {entry:?}"),
+        _ => panic!("a deletion is shown: {entry:?}"),
     }
 }
 

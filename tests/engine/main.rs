@@ -4,10 +4,11 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-mod align;
+mod approximate;
 mod batches;
 mod concurrency;
 mod cpp_leveldb;
+mod current;
 mod damage;
 mod earlier_reader;
 mod faults;
@@ -26,4 +27,3 @@ mod reads;
 mod regressions;
 mod sstable_crate;
 mod table_cache;
-mod verify;

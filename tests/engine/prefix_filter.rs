@@ -7,11 +7,12 @@ use std::sync::Arc;
 use crate::common::CountingReadAt;
 use bytes::Bytes;
 use leveltable::db::Version;
-use leveltable::filter::{DelimitedPrefix, FilterSkipReason, FixedPrefix, PrefixExtractor};
-use leveltable::repair::{SalvageOptions, VerifyOptions, salvage, verify};
+use leveltable::filter::{DelimitedPrefix, FixedPrefix, PrefixExtractor};
 use leveltable::{
     Comparator, Compression, DbTable, ErrorKind, OpenOptions, Section, Table, WriteOptions,
 };
+
+use crate::common::Layout;
 
 type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
@@ -270,6 +271,7 @@ fn ask_at_random(seed: u64, questions: u64) -> u64 {
                         "{what} of {keys:02x?} by {extractor:?}"
                     );
                 }
+                assert_pages(&mut random, &prefix, &keys, &table, db.as_ref());
                 (expected, table.prefix(&prefix))
             } else {
                 let bounds = bounds(&mut random);
@@ -302,6 +304,28 @@ fn ask_at_random(seed: u64, questions: u64) -> u64 {
         rejected += table.stats().prefix_rejected;
     }
     rejected
+}
+
+/// Asks for the keys of a prefix from anywhere on.
+fn assert_pages(
+    random: &mut Random,
+    prefix: &[u8],
+    keys: &[Vec<u8>],
+    table: &Table,
+    db: Option<&DbTable>,
+) {
+    let start = bound(random);
+    let from = (start.clone(), Bound::Unbounded);
+    let expected = keys.iter().filter(|key| key.starts_with(prefix));
+    let expected: Vec<_> = expected.filter(|key| is_within(key, &from)).collect();
+    let found = keys_of(table.prefix_from(prefix, start.clone()));
+    assert!(found.iter().eq(expected.iter().copied()), "{start:?}");
+    let Some(db) = db else { return };
+    let key = |entry: leveltable::Result<leveltable::db::DbEntry>| entry.unwrap().user_key;
+    let twice = expected.iter().flat_map(|key| [&key[..], &key[..]]);
+    assert!(db.prefix_from(prefix, start.clone()).map(key).eq(twice));
+    let once = expected.iter().map(|key| &key[..]);
+    assert!(db.at(9).prefix_from(prefix, start).map(key).eq(once));
 }
 
 #[test]
@@ -422,7 +446,7 @@ fn prefixes_longer_and_shorter_than_the_extractors_are_right() {
 }
 
 #[test]
-fn another_extractors_filter_is_not_used_and_the_table_says_so() {
+fn another_extractors_filter_is_not_used() {
     let options = WriteOptions::new().prefix_filter(Mixed);
     let keys = [".ab1", ".ab2", "/1", "0"];
     let (file, summary) = {
@@ -437,13 +461,7 @@ fn another_extractors_filter_is_not_used_and_the_table_says_so() {
     assert_eq!(table.prefix_filter(), None);
     assert_eq!(table.prefix(".cd").count(), 0);
     assert_eq!(table.stats().prefix_rejected, 0);
-    let [prefixes, keys] = table.filters() else {
-        panic!("{:?}", table.filters());
-    };
-    assert_eq!(prefixes.prefixes.as_deref(), Some("test.Mixed(/,1,.,3)"));
-    assert_eq!(prefixes.skipped, Some(FilterSkipReason::UnknownExtractor));
-    assert_eq!(prefixes.bytes, written.bytes);
-    assert_eq!((keys.prefixes.as_deref(), keys.skipped), (None, None));
+    assert!(table.filter().is_some());
 
     let given = OpenOptions::new()
         .prefix_extractor(FixedPrefix::new(3))
@@ -452,18 +470,10 @@ fn another_extractors_filter_is_not_used_and_the_table_says_so() {
     assert_eq!(table.prefix_filter(), Some(&written));
     assert_eq!(table.prefix(".cd").count(), 0);
     assert_eq!(table.stats().prefix_rejected, 1);
-    assert!(
-        table
-            .filters()
-            .iter()
-            .all(|filter| filter.skipped.is_none())
-    );
+    assert!(table.filter().is_some());
 
     let table = given.no_filter().open_source(file).unwrap();
-    assert_eq!(
-        table.filters()[0].skipped,
-        Some(FilterSkipReason::TurnedOff)
-    );
+    assert_eq!(table.prefix_filter(), None);
     // Other parameters are another extractor, and names that are nearly right are none.
     for (name, is_known) in [
         ("leveltable.FixedPrefix(4)", true),
@@ -531,18 +541,12 @@ fn orders_other_than_bytewise_do_not_use_it() {
         .comparator(ByTrait)
         .open_source(file.clone())
         .unwrap();
-    assert_eq!(
-        table.filters()[0].skipped,
-        Some(FilterSkipReason::NotBytewise)
-    );
+    assert_eq!(table.prefix_filter(), None);
     assert!(passes(&table, "xyz"));
     assert_eq!(table.range("xyz".."xyzz").count(), 0);
     assert_eq!(table.stats().prefix_rejected, 0);
     let table = OpenOptions::new().stored_order().open_source(file).unwrap();
-    assert_eq!(
-        table.filters()[0].skipped,
-        Some(FilterSkipReason::TurnedOff)
-    );
+    assert_eq!(table.prefix_filter(), None);
     assert!(passes(&table, "xyz"));
 }
 
@@ -645,20 +649,14 @@ fn a_filter_that_may_be_of_user_keys_is_not_asked_for_stored_ones() {
     let file = table(1 << 40);
     let db = OpenOptions::new().open_db_source(file.clone()).unwrap();
     assert!(!passes_in_db(&db, b"\xff\x01\x01"));
-    let report = verify(file.clone(), VerifyOptions::new()).unwrap();
-    assert!(report.is_sound(), "{report}");
     let plain = OpenOptions::new().open_source(file).unwrap();
     assert_eq!(plain.prefix(b"\xff\x01\x01").count(), 1);
-    assert_eq!(plain.filters()[0].skipped, Some(FilterSkipReason::UserKeys));
+    assert_eq!(plain.prefix_filter(), None);
 }
 
 /// The bytes of the prefix filter.
-fn block(file: &[u8], table: &Table) -> Vec<u8> {
-    let layout = table.layout().unwrap();
-    let mut named = layout.named.iter();
-    let block = named.find(|block| block.name.starts_with(b"about.prefixes."));
-    let block = block.unwrap();
-    file[block.offset as usize..][..block.stored_bytes as usize].to_vec()
+fn block(file: &[u8]) -> Vec<u8> {
+    file[Layout::of(file).prefixes.unwrap()].to_vec()
 }
 
 #[test]
@@ -671,25 +669,18 @@ fn a_databases_filter_is_that_of_its_user_keys() {
     }
     let (db, _) = builder.finish_into_writer().unwrap();
     let plain = write(&fixed(3), keys);
-    let db_table = OpenOptions::new().open_db_source(db.clone()).unwrap();
-    let table = OpenOptions::new().open_source(plain.clone()).unwrap();
-    assert_eq!(block(&db, db_table.as_table()), block(&plain, &table));
+    assert_eq!(block(&db), block(&plain));
     // Keys that are too short add nothing.
     let long = write(&fixed(3), &keys[2..]);
-    let table = OpenOptions::new().open_source(long.clone()).unwrap();
-    assert_eq!(block(&long, &table), block(&db, db_table.as_table()));
+    assert_eq!(block(&long), block(&db));
 }
 
 /// The offset of the prefix filter, and its bytes.
 fn place(file: &[u8]) -> (usize, usize) {
+    let block = Layout::of(file).prefixes.unwrap();
     let table = OpenOptions::new().open_source(file.to_vec()).unwrap();
-    let layout = table.layout().unwrap();
-    let mut named = layout.named.iter();
-    let block = named
-        .find(|block| block.name.starts_with(b"about.prefixes."))
-        .unwrap();
-    assert_eq!(block.stored_bytes, table.prefix_filter().unwrap().bytes + 5);
-    (block.offset as usize, block.stored_bytes as usize)
+    assert_eq!(block.len() as u64, table.prefix_filter().unwrap().bytes + 5);
+    (block.start, block.len())
 }
 
 /// The table is small, so its filters come with its tail, and are checked when it is opened.
@@ -719,12 +710,6 @@ fn damage_is_an_error_at_open_and_can_be_opened_without() {
             .unwrap();
         assert_eq!(table.prefix("0002/").count(), 3);
         assert_eq!(table.prefix("0003/").count(), 0);
-        let report = verify(damaged, VerifyOptions::new()).unwrap();
-        let finding = &report.findings[0];
-        assert_eq!(
-            (finding.section(), finding.offset()),
-            (Section::Filter, offset as u64)
-        );
     }
 }
 
@@ -759,137 +744,6 @@ fn damage_anywhere_hides_no_key_from_scans() {
     assert!(opened > file.len(), "{opened}");
 }
 
-#[test]
-fn verify_checks_the_prefix_of_every_key() {
-    for options in [
-        by_slash(),
-        fixed(4),
-        by_slash().no_filter().properties(false),
-    ] {
-        let file = write(&options, tenants(3));
-        let report = verify(file, VerifyOptions::new()).unwrap();
-        assert!(report.is_sound(), "{report}");
-        assert!(report.findings.is_empty(), "{report}");
-    }
-    let mut builder = by_slash().build_db(Vec::new());
-    for key in tenants(3) {
-        builder.put(key, 7, "value").unwrap();
-    }
-    let (file, _) = builder.finish_into_writer().unwrap();
-    let report = verify(file, VerifyOptions::new()).unwrap();
-    assert!(report.is_sound(), "{report}");
-    // An extractor of the application's own.
-    let own = write(
-        &WriteOptions::new().prefix_filter(Mixed),
-        [".ab1", "/1", "0"],
-    );
-    let without = verify(own.clone(), VerifyOptions::new()).unwrap();
-    let with = verify(
-        own,
-        VerifyOptions::new().open_options(OpenOptions::new().prefix_extractor(Mixed)),
-    )
-    .unwrap();
-    assert!(with.is_sound() && without.is_sound());
-    assert_eq!((without.filter_checks, with.filter_checks), (3, 6));
-    // A filter of other prefixes than its name says.
-    let lying = WriteOptions::new().prefix_filter(Named("leveltable.FixedPrefix(4)"));
-    let report = verify(write(&lying, tenants(3)), VerifyOptions::new()).unwrap();
-    assert_eq!(report.findings.len(), 1, "{report}");
-    assert_eq!(report.findings[0].section(), Section::Filter);
-    assert!(
-        report
-            .to_string()
-            .contains("leveltable.FixedPrefix(4) passes each key"),
-        "{report}"
-    );
-}
-
-/// Whatever becomes of the parts after the data, all entries are rescued, and nothing else: no block of these parts is taken for
-/// data or called lost.
-#[test]
-fn salvage_knows_what_the_block_is() {
-    let keys = tenants(2);
-    let options = by_slash().compression(Compression::None);
-    for options in [
-        options.clone(),
-        options.clone().no_filter(),
-        options.clone().properties(false),
-        options.no_filter().properties(false),
-    ] {
-        let file = write(&options, &keys);
-        let table = OpenOptions::new().open_source(file.clone()).unwrap();
-        let layout = table.layout().unwrap();
-        let named = layout
-            .named
-            .iter()
-            .map(|part| (part.offset, part.stored_bytes));
-        let [metaindex, index] =
-            [&layout.metaindex, &layout.index].map(|part| (part.offset, part.stored_bytes));
-        let parts = named.chain([metaindex, index, (layout.footer_offset, 48)]);
-        let parts: Vec<(u64, u64)> = parts.collect();
-        for subset in 0..1 << parts.len() {
-            let mut damaged = file.clone();
-            for (i, (offset, bytes)) in parts.iter().enumerate() {
-                if subset >> i & 1 == 1 {
-                    let bytes = &mut damaged[*offset as usize..][..*bytes as usize];
-                    bytes.iter_mut().for_each(|byte| *byte ^= 0x55);
-                }
-            }
-            let mut cut = vec![0xee; 77];
-            cut.extend(&damaged[metaindex.0 as usize - 9..]);
-            let mut rescued = Vec::new();
-            let mut builder = options.build(&mut rescued);
-            let report = salvage(damaged, &mut builder, SalvageOptions::new()).unwrap();
-            assert_eq!(report.entries, keys.len() as u64, "{subset:b}: {report}");
-            // Without an index, a gap may be a lost block.
-            let has_index = subset >> (parts.len() - 2) & 1 == 0;
-            assert!(report.lost.is_empty() || !has_index, "{subset:b}: {report}");
-            builder.finish().unwrap();
-            assert_eq!(rescued, file, "{subset:b}: {report}");
-
-            // The end of the file, whose handles lead nowhere.
-            let mut builder = options.build(Vec::new());
-            let report = salvage(cut, &mut builder, SalvageOptions::new()).unwrap();
-            assert_eq!(report.entries, 0, "{subset:b}: {report}");
-        }
-    }
-}
-
-/// In an order of which nothing is known, a copy has none.
-#[test]
-fn a_copy_in_stored_order_gets_none() {
-    let mut builder = WriteOptions::new().comparator(Descending).build(Vec::new());
-    for key in ["c/1", "b/1", "a/1"] {
-        builder.add(key, "").unwrap();
-    }
-    let (file, _) = builder.finish_into_writer().unwrap();
-    let mut builder = by_slash().build(Vec::new());
-    let options = SalvageOptions::new().stored_order();
-    assert_eq!(salvage(file, &mut builder, options).unwrap().entries, 3);
-    let (copy, summary) = builder.finish_into_writer().unwrap();
-    assert_eq!(summary.prefix_filter, None);
-    let table = OpenOptions::new().stored_order().open_source(copy).unwrap();
-    assert!(
-        table
-            .filters()
-            .iter()
-            .all(|filter| filter.prefixes.is_none())
-    );
-}
-
-#[derive(Debug)]
-struct Descending;
-
-impl Comparator for Descending {
-    fn name(&self) -> &str {
-        "test.Descending"
-    }
-
-    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-        b.cmp(a)
-    }
-}
-
 /// Without the option, a file has no byte more, and its metaindex no name.
 #[test]
 fn a_table_without_it_pays_nothing() {
@@ -901,14 +755,7 @@ fn a_table_without_it_pays_nothing() {
     let (_, len) = place(&with);
     // The block, its entry (three lengths, a name, a handle), and what is said of its pieces.
     let name = "about.prefixes.leveltable.DelimitedPrefix(2f)".len() - "about.".len();
-    let pieces = |file: &[u8]| {
-        let table = OpenOptions::new().open_source(file.to_vec()).unwrap();
-        let named = table.layout().unwrap().named.into_iter();
-        let pieces = named.filter(|block| block.name == b"about.pieces"[..]);
-        pieces
-            .map(|block| block.stored_bytes as usize)
-            .sum::<usize>()
-    };
+    let pieces = |file: &[u8]| Layout::of(file).pieces.unwrap().len();
     let said = pieces(&with) - pieces(&without);
     assert!(said < 50, "{said}");
     let most = len + 3 + name + 10 + 8 + said;

@@ -7,13 +7,11 @@ use std::time::{Duration, Instant};
 
 use crate::common::{self, Counting, Layout, Reverse, handle_of, seal, take_varint};
 use bytes::Bytes;
-use leveltable::db::KeyKind;
-use leveltable::repair::{VerifyOptions, verify};
 use leveltable::{
     BlockCache, BloomFilterPolicy, BytewiseComparator, Comparator, Compression, DbTable, ErrorKind,
     OpenOptions, RibbonFilterPolicy, Section, Table, WriteOptions,
     db::{InternalKey, InternalKeyComparator, ValueType, Version},
-    filter::{FilterPolicy, FilterSkipReason},
+    filter::FilterPolicy,
 };
 
 fn stored_key(user_key: &[u8], sequence: u64) -> Vec<u8> {
@@ -64,14 +62,6 @@ fn a_databases_table_opened_bytewise_on_purpose_finds_its_stored_keys() {
             let key = stored_key(&user_key(i), u64::from(i) + 1);
             assert!(table.get(&key).unwrap().is_some(), "key {i}");
         }
-        // It was reported as damaged, since the filter was asked for stored keys.
-        let options =
-            VerifyOptions::new().open_options(OpenOptions::new().comparator(BytewiseComparator));
-        let report = verify(file, options).unwrap();
-        assert!(report.is_sound(), "{report}");
-        assert_eq!(report.keys, KeyKind::Plain);
-        // Readers ask it for nothing, `verify` for the user keys that it holds.
-        assert_eq!((report.entries, report.filter_checks), (1000, 1000));
     }
 }
 
@@ -228,8 +218,6 @@ fn a_separator_of_the_next_blocks_user_key_hides_nothing() {
         builder.add(stored_key(&user_key(i), 67), b"value").unwrap();
     }
     builder.finish().unwrap();
-    let report = verify(file.clone(), VerifyOptions::new()).unwrap();
-    assert!(report.is_sound(), "{report}");
     let table = OpenOptions::new().open_db_source(file).unwrap();
     for i in 0..100 {
         for sequence in [67, 68, u64::MAX] {
@@ -238,25 +226,6 @@ fn a_separator_of_the_next_blocks_user_key_hides_nothing() {
         }
         assert_eq!(table.at(66).get(user_key(i)).unwrap(), None);
     }
-}
-
-/// Older versions sort after newer ones: present keys were taken for absent, and the rate came out as 83 %.
-#[test]
-fn the_measured_rate_of_a_databases_filter_is_of_absent_user_keys() {
-    let mut file = Vec::new();
-    let mut builder = WriteOptions::new().build_db(&mut file);
-    for i in 0..20_000u32 {
-        builder
-            .put(user_key(i), u64::from(100_000 - i), b"value")
-            .unwrap();
-    }
-    builder.finish().unwrap();
-    let table = OpenOptions::new().open_db_source(file).unwrap();
-    let mut blocks = table.as_table().blocks();
-    assert!(blocks.by_ref().all(|block| block.is_ok()));
-    let rate = blocks.filter_rate().unwrap().unwrap();
-    assert!(rate.sampled_keys > 2000);
-    assert!(rate.false_positive_rate() < 0.01, "{rate:?}");
 }
 
 /// 300 000 keys between two others share their first eight bytes: the search of the index was linear in them.
@@ -566,9 +535,6 @@ fn a_rocksdb_table_in_leveldbs_format_is_a_databases() {
             assert_eq!(version, Some(Version::Value(value.into())));
         }
     }
-    let report = verify(file, VerifyOptions::new()).unwrap();
-    assert!(report.is_sound(), "{report}");
-    assert_eq!(report.keys, KeyKind::Database);
 }
 
 /// The message named a data block, though a key of the index is at fault.
@@ -804,9 +770,9 @@ fn a_cache_with_room_keeps_every_block() {
     assert!(cache.size() > len / 2, "{} of {len}", cache.size());
 }
 
-/// A filter of a policy that nobody had registered was not used, and nothing said so.
+/// Of several filters, the best is used that is known; a handle that makes no sense matters only there.
 #[test]
-fn filters_that_are_not_used_are_reported() {
+fn the_best_filter_that_is_known_is_used() {
     #[derive(Debug, Clone)]
     struct Renamed;
     impl FilterPolicy for Renamed {
@@ -820,89 +786,62 @@ fn filters_that_are_not_used_are_reported() {
             RibbonFilterPolicy::new(10).key_may_match(key, filter)
         }
     }
-    let found = |table: &Table| {
-        let filters = table.filters().iter();
-        let found = filters.map(|filter| (filter.policy.clone(), filter.bytes, filter.skipped));
-        found.collect::<Vec<_>>()
+    let (ribbon, renamed) = ("leveltable.Ribbon1", "test.Renamed");
+    let used = |options: &OpenOptions, file: &[u8]| {
+        let table = options.open_source(file.to_vec()).unwrap();
+        table.filter().map(|filter| filter.policy.clone())
     };
-    let (open, renamed) = (OpenOptions::new(), "test.Renamed".to_owned());
+    let open = OpenOptions::new();
     let options = WriteOptions::new().filter_policy(Renamed);
     let mut builder = options.build(Vec::new());
     for i in 0..1000 {
         builder.add(user_key(i), "value").unwrap();
     }
-    let (file, _) = builder.finish_into_writer().unwrap();
+    let (file, summary) = builder.finish_into_writer().unwrap();
     let layout = Layout::of(&file);
     let size = layout.filter.clone().unwrap().len() as u64 - 5;
+    assert_eq!(summary.filter.unwrap().bytes, size);
 
-    let table = open.open_source(file.clone()).unwrap();
-    assert_eq!(table.filter(), None);
-    assert_eq!(
-        found(&table),
-        [(renamed.clone(), size, Some(FilterSkipReason::UnknownPolicy))]
-    );
+    assert_eq!(used(&open, &file), None);
     let known = open.clone().filter_policy(Renamed);
-    let table = known.open_source(file.clone()).unwrap();
-    assert_eq!(table.filter().unwrap().policy, renamed);
-    assert_eq!(found(&table), [(renamed.clone(), size, None)]);
-    for open in [known.clone().no_filter(), known.clone().stored_order()] {
-        let table = open.open_source(file.clone()).unwrap();
-        let turned_off = [(renamed.clone(), size, Some(FilterSkipReason::TurnedOff))];
-        assert_eq!(found(&table), turned_off);
-    }
+    assert_eq!(used(&known, &file).as_deref(), Some(renamed));
+    assert_eq!(used(&known.clone().no_filter(), &file), None);
+    assert_eq!(used(&known.clone().stored_order(), &file), None);
 
     // Two filters, both known, and a third whose handle makes no sense.
     let index = common::payload(&file, &layout.index);
     let handle = handle_of(layout.filter.as_ref().unwrap());
-    let ribbon = "leveltable.Ribbon1".to_owned();
     let named =
         |name: &str, handle: &[u8]| (format!("filter.{name}").into_bytes(), handle.to_vec());
-    let mut metaindex = vec![named(&ribbon, &handle), named(&renamed, &handle)];
+    let mut metaindex = vec![named(ribbon, &handle), named(renamed, &handle)];
     let rest = &file[..layout.metaindex.start];
     let two = common::append_end(rest.to_vec(), &metaindex, &index);
-    let table = known.open_source(two).unwrap();
-    let another = Some(FilterSkipReason::AnotherIsUsed);
-    let both = [
-        (ribbon.clone(), size, another),
-        (renamed.clone(), size, None),
-    ];
-    assert_eq!(found(&table), both);
+    assert_eq!(used(&known, &two).as_deref(), Some(renamed));
+    assert_eq!(used(&open, &two).as_deref(), Some(ribbon));
     metaindex.push(named("zoo", &[0x80]));
     let three = common::append_end(rest.to_vec(), &metaindex, &index);
-    let table = known.open_source(three).unwrap();
-    assert_eq!(found(&table)[..2], both);
-    assert_eq!(
-        found(&table)[2],
-        ("zoo".into(), 0, Some(FilterSkipReason::Damaged))
-    );
+    assert_eq!(used(&known, &three).as_deref(), Some(renamed));
     metaindex[0].1 = vec![0x80];
     let damaged = common::append_end(rest.to_vec(), &metaindex[..1], &index);
     assert!(open.open_source(damaged.clone()).is_err());
-    let table = open.clone().no_filter().open_source(damaged).unwrap();
-    assert_eq!(
-        found(&table),
-        [(ribbon.clone(), 0, Some(FilterSkipReason::Damaged))]
-    );
+    assert_eq!(used(&open.clone().no_filter(), &damaged), None);
 
     // A database's table, by its stored keys: in bytewise order, since none is a prefix of another.
     let file = database(WriteOptions::new().properties(false));
-    let size = Layout::of(&file).filter.unwrap().len() as u64 - 5;
-    let table = open.clone().comparator(BytewiseComparator);
-    let table = table.open_source(file.clone()).unwrap();
     assert_eq!(
-        found(&table),
-        [(ribbon.clone(), size, Some(FilterSkipReason::UserKeys))]
+        used(&open.clone().comparator(BytewiseComparator), &file),
+        None
     );
     let db = open.open_db_source(file).unwrap();
-    assert_eq!(found(db.as_table()), [(ribbon, size, None)]);
+    assert_eq!(db.as_table().filter().unwrap().policy, ribbon);
 }
 
 /// A metaindex of nothing but filters, each entry a few bytes, took twenty times its size in memory.
 #[test]
-fn the_list_of_filters_is_short() {
+fn a_filter_is_found_among_many() {
     let mut builder = WriteOptions::leveldb().build(Vec::new());
     builder.add("key", "value").unwrap();
-    let (file, _) = builder.finish_into_writer().unwrap();
+    let (file, summary) = builder.finish_into_writer().unwrap();
     let layout = Layout::of(&file);
     let index = common::payload(&file, &layout.index);
     let mut metaindex: Vec<_> = common::entries(&common::payload(&file, &layout.metaindex));
@@ -912,10 +851,8 @@ fn the_list_of_filters_is_short() {
     let rest = file[..layout.metaindex.start].to_vec();
     let file = common::append_end(rest, &metaindex, &index);
     let table = OpenOptions::new().open_source(file).unwrap();
-    assert_eq!(table.filters().len(), 65);
-    let last = table.filters().last().unwrap();
-    assert_eq!(last.skipped, None);
-    assert_eq!(Some(&last.policy), table.filter().map(|f| &f.policy));
+    assert_eq!(table.filter(), summary.filter.as_ref());
+    assert!(table.weight() < 5_000, "{}", table.weight());
 }
 
 /// A pipe that nobody writes to: opening it waited for ever.

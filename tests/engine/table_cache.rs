@@ -152,6 +152,128 @@ fn a_table_that_cannot_be_opened_is_tried_again() {
     assert_eq!(again.unwrap_err().kind(), ErrorKind::InvalidState);
 }
 
+/// The one lock of all tables was held for every look at one, though not while a table was opened.
+#[test]
+fn a_slow_opening_keeps_nobody_else_waiting() {
+    const OTHERS: usize = 1_000;
+    let dir = tempfile::tempdir().unwrap();
+    let paths = write_keys(dir.path(), 2, 100);
+    let tables: TableCache<usize, Table> = TableCache::new(OTHERS / 2, 1 << 30);
+    let (done, wait) = std::sync::mpsc::channel();
+    let (begun, started) = std::sync::mpsc::channel();
+    thread::scope(|scope| {
+        let (tables, paths) = (&tables, &paths);
+        let slow = scope.spawn(move || {
+            let open = || {
+                begun.send(()).unwrap();
+                let waited = wait.recv_timeout(std::time::Duration::from_secs(100));
+                assert!(
+                    waited.is_ok(),
+                    "others wait for a table that is being opened"
+                );
+                Table::open(&paths[0])
+            };
+            tables.get(&OTHERS, open).unwrap()
+        });
+        started.recv().unwrap();
+        // In every shard: opened, found, closed for others, removed, and failing.
+        let open = Table::open(&paths[1]).unwrap();
+        for number in (0..OTHERS).chain(0..OTHERS) {
+            tables.get(&number, || Ok(open.clone())).unwrap();
+            tables.get(&number, || panic!("it is open")).unwrap();
+        }
+        for number in 0..OTHERS {
+            tables.remove(&number);
+            let failed = tables.get(&number, || Err(Error::new(ErrorKind::Io, "gone")));
+            assert!(failed.is_err());
+        }
+        assert!(tables.is_empty() && tables.stats().evictions > 0);
+        done.send(()).unwrap();
+        slow.join().unwrap();
+    });
+    tables.get(&OTHERS, || panic!("it is open")).unwrap();
+}
+
+#[test]
+fn what_is_kept_found_and_closed_is_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = write(dir.path(), 10);
+    let tables = TableCache::new(4, 1 << 30);
+    for number in (0..10).chain(6..10).chain(8..10) {
+        ask(&tables, &paths, number);
+    }
+    let stats = tables.stats();
+    assert_eq!((stats.hits, stats.misses, stats.evictions), (6, 10, 6));
+    let weigh = |number: usize| tables.get(&number, || panic!()).unwrap().weight() as u64;
+    assert_eq!(stats.bytes, (6..10).map(weigh).sum::<u64>());
+    (6..10).for_each(|number| tables.remove(&number));
+    let stats = tables.stats();
+    assert_eq!((stats.hits, stats.evictions, stats.bytes), (10, 6, 0));
+    let failed = tables.get(&0, || Err(Error::new(ErrorKind::Io, "gone")));
+    assert!(failed.is_err());
+    assert_eq!(tables.stats().misses, 11);
+}
+
+/// The table used the longest time ago is closed, also if others were found open since.
+#[test]
+fn the_table_that_is_closed_was_not_used_lately() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = write_keys(dir.path(), 40, 100);
+    let tables = TableCache::new(20, 1 << 30);
+    for number in 0..20 {
+        ask(&tables, &paths, number);
+    }
+    for _ in 0..3 {
+        for number in (0..20).filter(|number| number % 2 == 0) {
+            ask(&tables, &paths, number);
+        }
+    }
+    for number in 20..30 {
+        ask(&tables, &paths, number);
+    }
+    for number in (0..20).filter(|number| number % 2 == 0) {
+        tables
+            .get(&number, || panic!("{number} was closed"))
+            .unwrap();
+    }
+}
+
+/// Each thread asks for tables of its own: for the count of a table's clones, threads contend.
+///
+/// `cargo test --release --test engine table_cache::a_hit -- --ignored --nocapture`
+#[test]
+#[ignore = "measures time"]
+fn a_hit_is_fast_and_threads_do_not_wait_for_each_other() {
+    const TABLES: usize = 500;
+    const ROUNDS: usize = 4_000;
+    let dir = tempfile::tempdir().unwrap();
+    let paths = write_keys(dir.path(), TABLES, 100);
+    let tables = TableCache::new(TABLES, 1 << 30);
+    for number in 0..TABLES {
+        ask(&tables, &paths, number);
+    }
+    let walk = |first: usize| {
+        for i in 0..ROUNDS * TABLES {
+            let number = (i * 7 % (TABLES / 2) + first) % TABLES;
+            std::hint::black_box(tables.get(&number, || panic!()).unwrap());
+        }
+    };
+    let timed = |threads: usize| {
+        let start = std::time::Instant::now();
+        thread::scope(|scope| {
+            (0..threads).for_each(|thread| drop(scope.spawn(move || walk(thread * TABLES / 2))));
+        });
+        start.elapsed().as_nanos() as f64 / (ROUNDS * TABLES) as f64
+    };
+    for _ in 0..5 {
+        let (one, two) = (timed(1), timed(2));
+        println!(
+            "a hit {one:.1} ns; two threads {:.2} times one",
+            2.0 * one / two
+        );
+    }
+}
+
 /// The limit is that of the process, so this is run in one of its own.
 #[cfg(unix)]
 #[test]

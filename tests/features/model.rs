@@ -749,10 +749,8 @@ proptest! {
             }
         }
 
-        let entry = |(user_key, sequence, value): &Change| DbEntry {
-            user_key: user_key.clone().into(),
-            sequence: *sequence,
-            version: version(value),
+        let entry = |(user_key, sequence, value): &Change| {
+            DbEntry::new(user_key.clone(), *sequence, version(value))
         };
         assert_yields(table.iter().map(Result::unwrap), changes.iter().map(entry), &ends);
         let (lower, upper) = (

@@ -353,6 +353,8 @@ proptest! {
             prop_assert!(server.run(remote.may_contain(key)).unwrap() || value.is_none());
             let prefix = &key[..key.len() / 2];
             prop_assert_eq!(server.run(collect(remote.prefix(prefix))), walk(table.prefix(prefix)));
+            let start = Bound::Excluded(key);
+            prop_assert_eq!(server.run(collect(remote.prefix_from(prefix, start))), walk(table.prefix_from(prefix, start)));
         }
         let fresh = server.run(options.open_async(Arc::clone(&server), shape.tail_len)).unwrap();
         prop_assert_eq!(server.run(fresh.get_many(&probes)).unwrap(), table.get_many(&probes).unwrap());

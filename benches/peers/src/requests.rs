@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use leveltable::{OpenOptions, ReadAt, Table, WriteOptions};
+use leveltable::{OpenOptions, ReadAt, Source, Table, WriteOptions};
 
 use crate::figures::{header, row};
 use crate::workload;
@@ -33,7 +33,7 @@ pub fn table(directory: &Path) -> Result<String> {
     let what = format!("open, {} MB", file.metadata()?.len() / 1_000_000);
     add(&what, opening(file)?);
 
-    let blocks = Table::open(&path)?.blocks().take(BLOCKS);
+    let blocks = leveltable_repair::blocks(Source::open(&path)?)?.take(BLOCKS);
     let blocks: Vec<_> = blocks.collect::<leveltable::Result<_>>()?;
     let last = blocks.last().context("an empty table")?;
     let (_, last_key) = last.key_range.as_ref().context("an empty block")?;

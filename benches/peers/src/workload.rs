@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
-use leveltable::{Compression, Table, WriteOptions};
+use leveltable::{Compression, Source, WriteOptions};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::disk::Block;
@@ -137,11 +137,11 @@ pub fn write_cold(directory: &Path, entries: usize, passes: usize, shape: KeySha
 /// Writes where the blocks of the entries with these numbers are.
 fn write_blocks(directory: &Path, name: &str, probes: &[usize]) -> Result<()> {
     let path = directory.join(name);
-    let table = Table::open(path.with_extension("ldb"))?;
+    let table = Source::open(path.with_extension("ldb"))?;
     let mut ends = Vec::new(); // the number of entries up to the end of each block
     let mut blocks = Vec::new();
     let mut entries = 0;
-    for block in table.blocks() {
+    for block in leveltable_repair::blocks(table)? {
         let block = block?;
         entries += block.entries as usize;
         ends.push(entries);

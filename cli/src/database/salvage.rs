@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         let why = found.left_out.first().map_or("no entries", String::as_str);
         return Err(Failure::of(input, format!("nothing to salvage: {why}")));
     }
-    let options = args.table.write(order, false)?;
+    let options = args.table.write(order)?;
     let written = write_table(&args.out, args.force, &options, |add| {
         found.versions.drain(add)
     })?;

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use leveltable::filter::FilterSkipReason;
-use leveltable::inspect::{BlockInfo, Layout, NamedBlock};
 use leveltable::{ErrorKind, OpenOptions, Section, Table};
+use leveltable_repair::{BlockInfo, Layout, NamedBlock, blocks, layout};
 
+use super::absent_keys::AbsentKeys;
 use super::record::{Block, Filter, Key, OtherFilter, Part, Record};
 use super::text::shown;
 use super::{Args, Fault};
@@ -13,9 +13,11 @@ use crate::failure::Failure;
 use crate::open::{AnyTable, Keys};
 use crate::output::{Progress, count};
 use crate::place::source;
+use crate::sort::KeyOrder;
 
-/// Size of a table's footer.
+/// Sizes of a table's footer, and of what follows each block.
 const FOOTER_BYTES: u64 = 48;
+const TRAILER_BYTES: u64 = 5;
 
 /// The first key and the last, as they are stored.
 type Ends = Option<(Vec<u8>, Vec<u8>)>;
@@ -29,7 +31,7 @@ pub(super) fn describe(
     args: &Args,
 ) -> Result<Record, Failure> {
     let (table, is_database) = (&opened.table, opened.database.is_some());
-    let (layout, layout_fault) = match table.layout() {
+    let (layout, layout_fault) = match layout(source(path)?) {
         Ok(layout) => (Some(layout), None),
         Err(e) if e.corruption().is_some() => (None, Some(e.to_string())),
         Err(e) => return Err(e.into()),
@@ -56,7 +58,7 @@ pub(super) fn describe(
     });
     let mut unreadable = Vec::new();
     let ends = if args.is_full() {
-        measure(table, &mut record, is_database, &mut unreadable)
+        measure(opened, &mut record, path, &mut unreadable)?
     } else {
         ends(table).unwrap_or_else(|e| {
             unreadable.push(e.to_string());
@@ -77,7 +79,8 @@ pub(super) fn describe(
         ..OtherFilter::default()
     });
     let hides_filter = fault.as_ref().map(|(section, _)| *section);
-    record.unused_filters = Some(unused_filters(table, hides_filter, path, args));
+    let unused = |layout| unused_filters(opened, layout, hides_filter, path, args);
+    record.unused_filters = Some(layout.as_ref().map_or_else(Vec::new, unused));
     record.sections = Some(parts(table, layout.as_ref(), &record));
     unreadable.extend(fault.map(|(_, fault)| fault));
     unreadable.extend(layout_fault.filter(|fault| !unreadable.contains(fault)));
@@ -87,20 +90,24 @@ pub(super) fn describe(
 
 /// Reads all data blocks.
 fn measure(
-    table: &Table,
+    opened: &AnyTable,
     record: &mut Record,
-    is_database: bool,
+    path: &Path,
     faults: &mut Vec<String>,
-) -> Ends {
+) -> Result<Ends, Failure> {
+    let (table, is_database) = (&opened.table, opened.database.is_some());
+    let comparator = opened.order.map(KeyOrder::comparator);
+    let mut absent = AbsentKeys::new(comparator);
     let mut progress = Progress::bytes(Some(table.file_bytes()));
-    let (mut walk, mut bytes, mut end) = (table.blocks(), 0, 0);
+    let (mut walk, mut bytes, mut end) = (blocks(source(path)?)?, 0, 0);
     let codecs = record.codecs.insert(Default::default());
     let mut blocks = record.blocks.as_mut().map(Option::get_or_insert_default);
-    for block in &mut walk {
+    while let Some(block) = walk.next_with(|key, _| absent.add(key)) {
         let block = match block {
             Ok(block) => block,
             Err(e) => {
                 faults.push(e.to_string());
+                absent.skip();
                 continue;
             }
         };
@@ -126,23 +133,25 @@ fn measure(
     }
     record.data_end = Some(end);
     record.data_bytes = Some(bytes);
-    let totals = walk.totals();
+    let totals = walk.totals().clone();
     record.entries = Some(totals.entries);
     record.key_bytes = Some(totals.key_bytes);
     record.value_bytes = Some(totals.value_bytes);
     record.data_stored_bytes = Some(totals.data_bytes);
-    let rate = walk.filter_rate().unwrap_or_else(|e| {
+    let measured = record.filter.is_some().then(|| absent.measure(table));
+    let rate = measured.transpose().unwrap_or_else(|e| {
         faults.push(e.to_string());
         None
     });
+    let rate = rate.filter(|(sampled, _)| *sampled > 0);
     if let Some(filter) = &mut record.filter {
         let layout = table.filter_layout().ok().flatten();
-        filter.false_positive_rate = rate.map(|rate| rate.false_positive_rate());
-        filter.sampled_keys = rate.map(|rate| rate.sampled_keys);
+        filter.false_positive_rate = rate.map(|(sampled, passed)| passed as f64 / sampled as f64);
+        filter.sampled_keys = rate.map(|(sampled, _)| sampled);
         filter.filters = layout.map(|layout| layout.filters);
         filter.whole_table = layout.map(|layout| layout.whole_table);
     }
-    totals.first_key.zip(totals.last_key)
+    Ok(totals.first_key.zip(totals.last_key))
 }
 
 /// Returns how many bytes between `end`, where the block before ends, and `block` are the padding of an aligned table. Only
@@ -167,9 +176,10 @@ pub(super) fn ends(table: &Table) -> leveltable::Result<Ends> {
     Ok(ends.map(|((first, _), (last, _))| (first.to_vec(), last.to_vec())))
 }
 
-/// Returns the filters that the table was opened without, and why.
+/// Returns the filters that the table was opened without, and why, as far as that is known.
 fn unused_filters(
-    table: &Table,
+    opened: &AnyTable,
+    layout: &Layout,
     hides_filter: Option<Section>,
     path: &Path,
     args: &Args,
@@ -178,25 +188,33 @@ fn unused_filters(
         let opened = source(path).and_then(|source| OpenOptions::new().open_source(source));
         opened.is_err_and(|e| e.kind() == ErrorKind::DatabaseTable)
     };
-    let why = |unused| match (unused, hides_filter) {
-        // For one of these reasons it was not asked for.
-        (FilterSkipReason::TurnedOff, Some(Section::Properties)) => {
-            "the properties are damaged".to_owned()
+    let table = &opened.table;
+    let why = || match hides_filter {
+        Some(Section::Properties) => "the properties are damaged",
+        Some(_) => "it is damaged",
+        None if args.keys.keys == Keys::Plain && holds_user_keys() => {
+            "it holds, or may hold, a database's user keys"
         }
-        (FilterSkipReason::TurnedOff, Some(_)) => FilterSkipReason::Damaged.to_string(),
-        (FilterSkipReason::TurnedOff, _) if args.keys.keys == Keys::Plain && holds_user_keys() => {
-            FilterSkipReason::UserKeys.to_string()
-        }
-        (FilterSkipReason::TurnedOff, _) => "the order of the keys is unknown".to_owned(),
-        _ => unused.to_string(),
+        None if opened.order.is_none() => "the order of the keys is unknown",
+        None => "its policy is unknown, or another is used",
     };
-    let unused = table.filters().iter().filter_map(|filter| {
-        let extractor = filter.prefixes.clone();
-        Some(OtherFilter {
-            policy: extractor.is_none().then(|| filter.policy.clone()),
-            extractor,
-            bytes: filter.bytes,
-            why: Some(why(filter.skipped?)),
+    let (keys, prefixes) = (table.filter(), table.prefix_filter());
+    let used_policy = keys.map(|filter| filter.policy.as_str());
+    let used_extractor = prefixes.and_then(|filter| filter.prefixes.as_deref());
+    let unused = layout.named.iter().filter_map(|block| {
+        let name = String::from_utf8_lossy(&block.name);
+        let policy = name.strip_prefix("filter.");
+        let extractor = name.strip_prefix("about.prefixes.");
+        let is_unused = match (policy, extractor) {
+            (Some(_), _) => policy != used_policy,
+            (None, Some(_)) => extractor != used_extractor,
+            (None, None) => false,
+        };
+        is_unused.then(|| OtherFilter {
+            policy: policy.map(str::to_owned),
+            extractor: extractor.map(str::to_owned),
+            bytes: block.stored_bytes.saturating_sub(TRAILER_BYTES),
+            why: Some(why().to_owned()),
         })
     });
     unused.collect()

@@ -5,8 +5,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use leveltable::prefix_bounds;
 use leveltable::remote::{AsyncTable, BoxFuture};
-use leveltable::shared::prefix_bounds;
 use leveltable::{Error, ErrorKind, KeyRange, Result, Stats};
 use object_store::ObjectStore;
 use object_store::path::Path;

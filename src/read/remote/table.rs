@@ -14,7 +14,7 @@ use super::source::{AsyncReadAt, Tail};
 use crate::error::{Error, Result};
 use crate::filter::FilterEntry;
 use crate::format::properties::Properties;
-use crate::read::bounds::{Bounds, KeyRange, prefix_bounds};
+use crate::read::bounds::{Bounds, KeyRange, prefix_bounds_from};
 use crate::read::file::{Stretch, TAIL_LEN, TableFile};
 use crate::read::get_many::{Values, blocks_of, sort_by_block};
 use crate::read::options::{OpenOptions, ReadOptions};
@@ -182,9 +182,18 @@ impl AsyncTable {
 
     /// The entries whose keys begin with `prefix`, in order; see [`Table::prefix`].
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> AsyncRange {
+        self.prefix_from(prefix, Bound::<&[u8]>::Unbounded)
+    }
+
+    /// The entries of [`prefix`](AsyncTable::prefix) from `start` on; see [`Table::prefix_from`].
+    pub fn prefix_from(
+        &self,
+        prefix: impl AsRef<[u8]>,
+        start: Bound<impl AsRef<[u8]>>,
+    ) -> AsyncRange {
         // The order is not asked about a prefix that may be no key to it.
         let error = self.table.order().ok().and_then(no_prefix_in);
-        let bounds = prefix_bounds(prefix.as_ref());
+        let bounds = prefix_bounds_from(prefix.as_ref(), start);
         AsyncRange::new(self, bounds, error)
     }
 

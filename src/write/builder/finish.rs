@@ -121,7 +121,6 @@ impl<D: Destination> TableBuilder<D> {
             policy: policy.to_owned(),
             prefixes: prefixes.map(str::to_owned),
             bytes: handle.size,
-            skipped: None,
         })
     }
 }

@@ -1,0 +1,40 @@
+//! Checks LevelDB's table files, lists what they are made of, and copies what can be read of damaged ones.
+//!
+//! | | |
+//! |---|---|
+//! | what is wrong with a table, even one that does not open | [`verify`] |
+//! | a new table of what can be read of a damaged one | [`salvage`] |
+//! | where the parts of a file lie | [`layout`] |
+//! | statistics of each data block | [`blocks`] |
+//!
+//! All of them take a [`Source`](leveltable::Source): a file, memory, or anything that implements [`ReadAt`](leveltable::ReadAt). They stand
+//! on [`leveltable::format`], which says what is in the bytes of a table.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic
+    )
+)]
+
+mod blocks;
+mod file;
+mod layout;
+mod progress;
+mod salvage;
+mod verify;
+
+pub use blocks::{BlockInfo, Blocks, blocks};
+pub use layout::{Layout, NamedBlock, layout};
+pub use progress::Progress;
+pub use salvage::{IndexState, LostRange, SalvageOptions, SalvageReport, salvage};
+pub use verify::{Finding, Severity, VerifyOptions, VerifyReport, verify};
+
+/// The code of the README is compiled and run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Pages;

@@ -1,0 +1,57 @@
+//! Progress of a long run over a file, and the callback that hears of it.
+
+use std::fmt;
+use std::ops::ControlFlow;
+
+/// How far a verification or a salvage has come, in bytes of the file.
+///
+/// A verification goes through the file once. A salvage goes through it twice: it looks for blocks first, then copies them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Bytes done so far. Never falls; at the end it is `total`.
+    pub done: u64,
+    /// Bytes to do: the size of the file for a verification, twice that for a salvage.
+    pub total: u64,
+}
+
+/// Calls back as a run proceeds, if there is a callback, and remembers whether that asked to end the run.
+#[derive(Default)]
+pub(crate) struct Reporter<'a> {
+    done: u64,
+    /// Bytes to do.
+    pub(crate) total: u64,
+    /// Whether the callback asked to end the run.
+    pub(crate) is_cancelled: bool,
+    pub(crate) callback: Option<Box<dyn FnMut(Progress) -> ControlFlow<()> + 'a>>,
+}
+
+impl fmt::Debug for Reporter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
+}
+
+impl Reporter<'_> {
+    /// Reports that `done` bytes are done, unless more were before. The callback is not called again after it asked to
+    /// end the run.
+    pub(crate) fn reach(&mut self, done: u64) -> ControlFlow<()> {
+        let total = self.total;
+        self.done = done.clamp(self.done, total);
+        if let Some(callback) = self.callback.as_mut().filter(|_| !self.is_cancelled) {
+            let done = self.done;
+            self.is_cancelled = callback(Progress { done, total }).is_break();
+        }
+        if self.is_cancelled {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+
+    /// Reports that the run is complete. It is too late to cancel it.
+    pub(crate) fn complete(&mut self) {
+        let _ = self.reach(self.total);
+        self.is_cancelled = false;
+    }
+}

@@ -1,0 +1,73 @@
+//! What the other crates of this workspace need beside the public interface. Not part of it: it may change at any time, and those who use
+//! it require exactly this version.
+
+use std::sync::Arc;
+
+pub use crate::coding::{fixed32_at, get_varint64, put_varint};
+pub use crate::comparator::Order;
+pub use crate::error::show_key;
+use crate::filter::{FilterPolicy, PrefixExtractor};
+pub use crate::format::checksum::{crc32c, mask, unmask};
+pub use crate::format::internal_key::{internal_order, user_key, user_order};
+pub use crate::format::page;
+use crate::format::properties::Properties;
+pub use crate::read::bounds::prefix_bounds_from;
+pub use crate::read::identify::{PEEK_LEN, describe, foreign_table};
+use crate::read::options::OpenOptions;
+pub use crate::read::range::no_prefixes;
+pub use crate::read::recognise::Evidence;
+use crate::write::builder::TableBuilder;
+use crate::write::new_file::Destination;
+
+/// The order that a table is opened in, if it was named.
+pub fn named_order(options: &OpenOptions) -> Option<&Order> {
+    options.order.as_ref()
+}
+
+/// Whether a table is opened in its stored order.
+pub fn is_in_stored_order(options: &OpenOptions) -> bool {
+    options.stored_order
+}
+
+/// The filter policy of this name, if it is known.
+pub fn known_policy(options: &OpenOptions, name: &[u8]) -> Option<Arc<dyn FilterPolicy>> {
+    let mut known = options.known_policies().into_iter();
+    known.find(|policy| policy.name().as_bytes() == name)
+}
+
+/// The prefix extractor of this name, if it is known.
+pub fn known_extractor(options: &OpenOptions, name: &[u8]) -> Option<Arc<dyn PrefixExtractor>> {
+    options.known_extractor(name)
+}
+
+/// The order of the keys that the builder takes.
+pub fn order_of<D: Destination>(builder: &TableBuilder<D>) -> &Order {
+    &builder.options.order
+}
+
+/// How a table is written, as far as that shows.
+#[derive(Debug, Default)]
+pub struct Style {
+    /// The name of its codec.
+    pub codec: Option<&'static str>,
+    /// The name of its filter's policy, or that it has no filter.
+    pub filter: Option<Option<String>>,
+    /// What it says of itself.
+    pub properties: Option<Properties>,
+}
+
+/// Makes the new table like one of this style, in what its options leave open. Returns whether blocks end where
+/// [`flush`](TableBuilder::flush) says, and only there: then no option said how large they are.
+pub fn imitate<D: Destination>(builder: &mut TableBuilder<D>, style: &Style) -> bool {
+    if let Some(codec) = style.codec {
+        builder.keep_codec(codec);
+    }
+    if let Some(policy) = &style.filter {
+        builder.keep_filter(policy.as_deref());
+    }
+    let properties = style.properties.iter();
+    for (name, value) in properties.flat_map(Properties::user_properties) {
+        builder.keep_property(name, value);
+    }
+    builder.keep_blocks()
+}
