@@ -17,7 +17,7 @@ use leveltable_database::{
 };
 
 use common::memory::{Fault, Memory};
-use common::scratch;
+use common::{codecs, scratch};
 
 mod common;
 

@@ -15,7 +15,7 @@ use leveltable_database::{
 };
 
 use common::memory::{Fault, Memory};
-use common::{Log, batch, scratch};
+use common::{Log, batch, codecs, scratch};
 
 mod common;
 
