@@ -8,7 +8,6 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use leveltable::Section;
 use leveltable::WriteOptions;
 use leveltable::db::{InternalKey, ValueType};
 use leveltable::filter::{FilterBuilder, FilterPolicy};
@@ -21,7 +20,7 @@ use crate::builder::{BuiltDatabase, DatabaseBuildOptions, DatabaseBuilder};
 #[cfg(doc)]
 use crate::database::Database;
 use crate::database::DatabaseOptions;
-use crate::directory::{FileState, failed, name_of};
+use crate::directory::FileState;
 use crate::state::{Bounds, State, is_not_found};
 use crate::storage::{Directory, FileSystem};
 use crate::walk::DatabaseRange;
@@ -325,34 +324,6 @@ fn settings_of_tables(state: &State) -> Result<WriteOptions> {
         _ => WriteOptions::new().compression(Compression::of(codec).unwrap_or_default()),
     })
 }
-
-/// The codec of a table's data blocks, and where these end. Some blocks are stored as they are, since compressing them gains too
-/// little.
-fn codec_of(state: &State, number: u64) -> Result<(&'static str, u64)> {
-    let path = state.table_path(number);
-    let reading = |error| failed("reading the table", error, &path);
-    let file = state.dir.open(&name_of(&path)).map_err(reading)?;
-    let read = |offset, len| file.read_at(offset, len).map_err(reading);
-    let index = file.size().map_err(reading)?.saturating_sub(FOOTER_LEN);
-    let located = |defect: Defect| defect.locate(Section::Index, index).at_path(&path);
-    let footer = Footer::decode(&read(index, FOOTER_LEN as usize)?).map_err(located)?;
-    let frame = |block: BlockHandle| read(block.offset, block.size as usize + TRAILER_LEN);
-    let block = open_frame(&frame(footer.index)?).map_err(located)?;
-    let mut blocks = Entries::new(block).map_err(located)?;
-    let (mut codec, mut end) = ("none", 0);
-    while blocks.advance().map_err(located)? {
-        if let Some((block, _)) = BlockHandle::decode(blocks.value()) {
-            let found = codec_name(&frame(block)?).map_err(located)?;
-            codec = if found == "none" { codec } else { found };
-            end = block.offset + block.size;
-        }
-    }
-    Ok((codec, end))
-}
-
-/// Bytes of a table's footer, and of what follows a block.
-const FOOTER_LEN: u64 = 48;
-const TRAILER_LEN: usize = 5;
 
 const BLOOM: &str = "leveldb.BuiltinBloomFilter2";
 const BLOOM_OF_GO: &str = "leveldb.BuiltinBloomFilter";

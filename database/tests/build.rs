@@ -207,7 +207,7 @@ fn options_are_taken_and_orders_named() {
         .open_db(dir.join("000002.ldb"));
     let table = table.unwrap();
     assert!(table.as_table().filter().is_none());
-    assert_eq!(common::codecs(table.as_table()), ["none"]);
+    assert_eq!(codecs(table.as_table()), ["none"]);
 
     let bad = small_tables().tables(WriteOptions::leveldb().block_size(0));
     let error = DatabaseBuilder::create(scratch.path().join("bad"), bad).unwrap_err();

@@ -227,7 +227,7 @@ fn codec_filter_and_size_of_tables_are_the_sources() {
         let filters = [&dir, &new].map(|dir| {
             let table = DbTable::open(dir.join("000002.ldb")).unwrap();
             let table = table.as_table();
-            let codecs = common::codecs(table);
+            let codecs = codecs(table);
             assert!(codecs.contains(&codec), "{codecs:?}");
             table.filter().cloned()
         });
@@ -243,7 +243,7 @@ fn codec_filter_and_size_of_tables_are_the_sources() {
         let raw = CompactOptions::new().compression(Compression::None);
         compact_into(&dir, &other, raw).unwrap();
         let table = DbTable::open(other.join("000002.ldb")).unwrap();
-        let codecs = common::codecs(table.as_table());
+        let codecs = codecs(table.as_table());
         assert!(codecs.iter().all(|&codec| codec == "none"), "{codecs:?}");
         assert_eq!(
             table.as_table().filter().map(|f| &*f.policy),

@@ -198,22 +198,6 @@ pub(crate) fn take(
     }
 }
 
-/// The codecs of a table's data blocks.
-pub(crate) fn codecs(path: &Path) -> Vec<&'static str> {
-    use leveltable::format::{BlockHandle, Entries, Footer, codec_name, open_frame};
-    let file = Bytes::from(std::fs::read(path).unwrap());
-    let footer = Footer::decode(&file[file.len() - 48..]).unwrap();
-    let frame =
-        |at: BlockHandle| file.slice(at.offset as usize..(at.offset + at.size) as usize + 5);
-    let mut blocks = Entries::new(open_frame(&frame(footer.index)).unwrap()).unwrap();
-    let mut codecs = Vec::new();
-    while blocks.advance().unwrap() {
-        let (block, _) = BlockHandle::decode(blocks.value()).unwrap();
-        codecs.push(codec_name(&frame(block)).unwrap());
-    }
-    codecs
-}
-
 /// Copies the files of a directory.
 pub(crate) fn copy_dir(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
