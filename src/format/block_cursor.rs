@@ -21,24 +21,9 @@ pub struct BlockCursor<B> {
     ///
     /// An entry does not say where the entry before it begins, so the first step back decodes the entries from the restart on,
     /// and the following steps take them from here.
-    way_back: Vec<Decoded>,
-    /// The keys on the way back, one after another. They are no longer than those of a block that opens may be.
+    way_back: Vec<Entry>,
+    /// Their keys, one after another. They are no longer than those of a block that opens may be.
     keys: Buffer,
-}
-
-/// An entry on the way back, and where in `keys` its key begins.
-#[derive(Debug, Clone, Copy, Default)]
-struct Decoded {
-    entry: Entry,
-    key_start: usize,
-}
-
-impl Decoded {
-    /// Where in `keys` its key lies.
-    #[inline]
-    fn key(&self) -> Range<usize> {
-        self.key_start..self.key_start + self.entry.key_len()
-    }
 }
 
 impl<B: AsRef<[u8]>> BlockCursor<B> {
@@ -169,10 +154,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
             if last.end() >= end {
                 break;
             }
-            self.way_back.push(Decoded {
-                entry: last,
-                key_start: self.keys.len(),
-            });
+            self.way_back.push(last);
             self.keys.append(self.key.memory(), 0..self.key.len());
         }
         if last.end() != end {
@@ -189,12 +171,15 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     pub(crate) fn step_back(&mut self) -> bool {
         // After a step forward, the way leads back from an earlier entry.
         let begin = self.at.offset();
-        let Some(before) = self.way_back.pop_if(|before| before.entry.end() == begin) else {
+        let Some(entry) = self.way_back.pop_if(|entry| entry.end() == begin) else {
             return false;
         };
+        let end = self.keys.len();
+        let start = end - entry.key_len();
         self.key.truncate(0);
-        self.key.append(self.keys.memory(), before.key());
-        self.at = before.entry;
+        self.key.append(self.keys.memory(), start..end);
+        self.keys.truncate(start);
+        self.at = entry;
         true
     }
 

@@ -244,7 +244,7 @@ impl IndexPieces {
         require(size == Some(handle.size), expected, found)?;
         Ok(IndexPieces {
             handle,
-            tops: all_tops.into(),
+            tops: all_tops.into_boxed_slice().into(),
             pieces,
         })
     }

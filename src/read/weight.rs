@@ -25,7 +25,9 @@ impl Weight {
     /// Called after a part has come in.
     pub(super) fn forget(&self) {
         let next = |known| Some(((known >> Weight::BITS) + 1) << Weight::BITS);
-        let _ = (self.0).fetch_update(Ordering::AcqRel, Ordering::Relaxed, next);
+        let _ = self
+            .0
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, next);
     }
 
     #[inline]
@@ -37,7 +39,9 @@ impl Weight {
         }
         let found = find();
         let kept = known | found as u64;
-        let _ = (self.0).compare_exchange(known, kept, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self
+            .0
+            .compare_exchange(known, kept, Ordering::Relaxed, Ordering::Relaxed);
         found
     }
 }
