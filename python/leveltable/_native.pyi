@@ -12,6 +12,8 @@ __all__ = [
     "Reader",
     "Table",
     "TableBuilder",
+    "_build_database",
+    "_compact_database",
     "publish",
     "salvage",
     "verify",
