@@ -126,16 +126,20 @@ pub(crate) struct State {
     pub(crate) open_tables: Arc<TableCache<u64, DbTable>>,
 }
 
+/// So often is something tried: within half a second or more, since a writer may flush every few milliseconds.
+const ATTEMPTS: u64 = 100;
+
 /// Does something again, a bounded number of times, while it fails because the database has changed meanwhile. It fails in the end
-/// only if a flush falls into the reading of the logs each time.
+/// only if each time a flush falls into the reading of the logs, or a compaction between that and the opening of its tables. Tables that
+/// are open stay so: the sooner it tries again, the fewer are new.
 pub(crate) fn retry<T>(mut work: impl FnMut(u64) -> Result<T>) -> Result<T> {
-    for attempt in 1..20 {
+    for attempt in 1..ATTEMPTS {
         match work(attempt) {
-            Err(e) if e.kind() == ErrorKind::Replaced => sleep(Duration::from_millis(attempt)),
+            Err(e) if e.kind() == ErrorKind::Replaced => sleep(Duration::from_millis(attempt / 10)),
             done => return done,
         }
     }
-    work(20)
+    work(ATTEMPTS)
 }
 
 impl State {
@@ -145,15 +149,21 @@ impl State {
     pub(crate) fn read(dir: &Arc<dyn Directory>, options: &DatabaseOptions) -> Result<State> {
         let current = Current::open(&**dir)?;
         let mut state = State::new(dir, options, Version::read(&current)?)?;
-        // If the MANIFEST still needs the same logs after they were read, no log has become a table unseen. Of compactions alone,
-        // the newer result is as good.
+        // The logs were read between two looks at the MANIFEST. Those that have become tables since are read twice, which changes
+        // nothing, and of compactions the newer result is as good. Only a log that is too new to have been read would be missed.
         let first_log = state.version.stated.log_number;
+        let last_read = state.recovery.logs.last().map(|log| log.number);
         if current.len()? != state.version.bytes {
             state.version = Version::read(&current)?;
         }
-        if !current.is_current(&**dir)? || state.version.stated.log_number != first_log {
+        let stated = &state.version.stated;
+        let is_missed = stated.log_number != first_log && stated.log_number > last_read;
+        if is_missed || !current.is_current(&**dir)? {
             return Err(changed(dir.path()));
         }
+        // Of logs that became tables before they were looked for, only the MANIFEST tells.
+        let last_sequence = stated.last_sequence.unwrap_or(0);
+        state.last_sequence = state.last_sequence.max(last_sequence);
         state.current = Some(current);
         state.with_runs()
     }
@@ -277,6 +287,7 @@ impl State {
         let logs = needed_logs(&*self.dir, &self.version)?;
         let found = logs.iter().map(|&(number, bytes, _)| (number, bytes));
         let read = self.recovery.logs.iter();
+        let read = read.filter(|log| self.version.needs_log(log.number));
         Ok(found.eq(read.map(|log| (log.number, Some(log.bytes)))))
     }
 

@@ -4,15 +4,21 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::io;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leveltable::ErrorKind;
-use leveltable_database::Database;
+use leveltable::bytes::Bytes;
+use leveltable::{DbTableBuilder, ErrorKind, ReadAt};
+use leveltable_database::sister_crates::{self, Directory, FileSystem};
+use leveltable_database::{Database, DatabaseOptions, TableFile};
 
-use common::{Change, Settings, Writer, edit, manifest, scratch, write_database};
+use common::{
+    Change, Log, Settings, Writer, batch, edit, internal, listing, manifest, scratch, varint,
+    write_database,
+};
 
 mod common;
 
@@ -247,4 +253,130 @@ fn a_refresh_while_the_manifest_is_replaced_reads_the_new_one() {
         done.store(true, Ordering::SeqCst);
         assert!(failed.is_none(), "{failed:?}");
     });
+}
+
+/// When the writer makes a table of its log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flush {
+    BeforeTheListing,
+    BeforeTheLogIsOpened,
+    WhileTheLogIsRead,
+}
+
+/// A directory whose writer makes a table of its first log in the middle of a reading, once.
+#[derive(Debug)]
+struct Flushing {
+    files: FileSystem,
+    at: Flush,
+    is_done: AtomicBool,
+    openings: AtomicUsize,
+}
+
+impl Flushing {
+    /// As LevelDB does: a table, an edit, and the log is removed. The next log is there before.
+    fn flush(&self, at: Flush) {
+        if self.at != at || self.is_done.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let dir = self.files.path();
+        if !dir.join("000004.log").exists() {
+            fs::write(dir.join("000004.log"), []).unwrap();
+        }
+        let mut table = DbTableBuilder::create(dir.join("000005.ldb")).unwrap();
+        table.put("a", 1001, "flushed").unwrap();
+        table.finish().unwrap();
+        let table = TableFile {
+            number: 5,
+            size: fs::metadata(dir.join("000005.ldb")).unwrap().len(),
+            smallest: internal(b"a", 1001),
+            largest: internal(b"a", 1001),
+        };
+        let mut flushed = vec![2, 4, 4]; // the log that is needed now, and the last sequence number
+        varint(&mut flushed, 1001);
+        flushed.extend(listing(0, &table));
+        fs::write(
+            dir.join("MANIFEST-000002"),
+            manifest(&[edit(3, &[]), flushed]),
+        )
+        .unwrap();
+        fs::remove_file(dir.join("000003.log")).unwrap();
+    }
+}
+
+impl Directory for Flushing {
+    fn path(&self) -> &Path {
+        self.files.path()
+    }
+
+    fn list(&self) -> io::Result<BTreeMap<String, u64>> {
+        self.flush(Flush::BeforeTheListing);
+        self.files.list()
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn ReadAt>> {
+        let is_first_log = name == "000003.log";
+        if name.ends_with(".log") {
+            self.openings.fetch_add(1, Ordering::SeqCst);
+        }
+        if is_first_log {
+            self.flush(Flush::BeforeTheLogIsOpened);
+        }
+        let file = self.files.open(name)?;
+        if is_first_log {
+            self.flush(Flush::WhileTheLogIsRead);
+        }
+        Ok(file)
+    }
+
+    fn read(&self, name: &str, most: u64) -> io::Result<Vec<u8>> {
+        self.files.read(name, most)
+    }
+}
+
+/// Whenever it does: nothing is missed or shown twice. It is read again only if a log was not there when they were listed, or is not
+/// there any more.
+#[test]
+fn a_log_may_become_a_table_while_the_database_is_read() {
+    use Flush::{BeforeTheListing, BeforeTheLogIsOpened, WhileTheLogIsRead};
+    for (at, has_next_log, openings) in [
+        (BeforeTheListing, false, 1),
+        (BeforeTheListing, true, 1),
+        (BeforeTheLogIsOpened, false, 2),
+        (BeforeTheLogIsOpened, true, 2),
+        (WhileTheLogIsRead, false, 2),
+        (WhileTheLogIsRead, true, 2),
+    ] {
+        let scratch = scratch();
+        let dir = scratch.path();
+        let log = |sequence, key: &[u8], value: &[u8]| {
+            let mut log = Log::default();
+            log.add(&batch(sequence, &[(key, Some(value))]));
+            log.0
+        };
+        write_database(
+            dir,
+            &manifest(&[edit(3, &[])]),
+            &log(1001, b"a", b"flushed"),
+        );
+        if has_next_log {
+            fs::write(dir.join("000004.log"), log(1002, b"b", b"logged")).unwrap();
+        }
+        let flushing = Arc::new(Flushing {
+            files: FileSystem(dir.to_owned()),
+            at,
+            is_done: AtomicBool::new(false),
+            openings: AtomicUsize::new(0),
+        });
+        let db = sister_crates::open(flushing.clone(), &DatabaseOptions::new()).unwrap();
+        assert!(flushing.is_done.load(Ordering::SeqCst));
+        assert_eq!(flushing.openings.load(Ordering::SeqCst), openings, "{at:?}");
+        let text = |bytes: Bytes| bytes.escape_ascii().to_string();
+        let entries = db.iter().map(|entry| entry.unwrap());
+        let entries: Vec<_> = entries.map(|(key, value)| [key, value].map(text)).collect();
+        let expected = [["a", "flushed"], ["b", "logged"]];
+        assert_eq!(entries, expected[..1 + usize::from(has_next_log)], "{at:?}");
+        assert_eq!(db.get("a").unwrap().unwrap(), "flushed");
+        assert_eq!(db.last_sequence(), 1001 + u64::from(has_next_log));
+        assert!(!db.refresh().unwrap(), "{at:?}");
+    }
 }
