@@ -1,6 +1,6 @@
 //! The rule that tells a database's table from a plain one, where the file does not say what it is.
 
-use crate::comparator::{Comparator, Order, compare_bytes};
+use crate::comparator::{Comparator, compare_bytes};
 use crate::format::internal_key::{
     InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType, tag, user_key,
 };
@@ -42,9 +42,6 @@ pub struct Evidence {
     against: u64,
     /// Neighbours that ascend in neither order.
     neither: u64,
-    /// Index keys that differ from the last key of their block, and those of them that lie after it in the assumed order.
-    shortened: u64,
-    shortened_right: u64,
 }
 
 /// Evidence for a database has to outweigh that against it by this factor.
@@ -90,13 +87,6 @@ impl Evidence {
         self.neither += u64::from(!internal && !bytewise);
     }
 
-    /// Adds the index key of a block whose last key is `last`, in a table that is taken to be in this order.
-    pub fn add_separator(&mut self, last: &[u8], index_key: &[u8], order: &Order) {
-        let is_right = order.compare(last, index_key).is_lt();
-        self.shortened += u64::from(last != index_key);
-        self.shortened_right += u64::from(is_right);
-    }
-
     /// Adds the evidence of another block.
     pub fn add(&mut self, other: &Evidence) {
         self.keys += other.keys;
@@ -131,13 +121,6 @@ impl Evidence {
     /// Whether there are keys, and each of them may be an internal key.
     pub fn may_hold_internal_keys(&self) -> bool {
         self.keys > 0 && self.foreign == 0
-    }
-
-    /// Whether the index shows that keys are in the assumed order, by keys that were shortened in it.
-    ///
-    /// Keys out of order are then the writer's fault. Most other comparators shorten nothing.
-    pub fn order_is_evident(&self) -> bool {
-        self.shortened_right > WEIGHT * (self.shortened - self.shortened_right)
     }
 }
 
