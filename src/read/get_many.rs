@@ -111,27 +111,27 @@ impl Table {
         let mut wanted = Vec::with_capacity(keys.len());
         let mut take =
             |at, key, found| wanted.extend(Option::map(found, |found| Wanted { found, at, key }));
-        let mut left = Vec::new();
-        for (batch, keys) in keys.chunks(OVERLAPPED).enumerate() {
-            let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-            let found = self.candidates_here(&keys, order);
-            for (at, (key, found)) in (OVERLAPPED * batch..).zip(keys.into_iter().zip(found)) {
-                match found {
-                    Ok(found) => take(at, key, found),
-                    Err(NotLoaded) => left.push((at, key)),
+        let mut left: Vec<(usize, &[u8])> = keys.iter().map(AsRef::as_ref).enumerate().collect();
+        inner.ask(|| {
+            let mut missing = Vec::new();
+            for batch in std::mem::take(&mut left).chunks(OVERLAPPED) {
+                let keys: Vec<&[u8]> = batch.iter().map(|&(_, key)| key).collect();
+                let found = self.candidates_here(&keys, order);
+                for (&(at, key), found) in batch.iter().zip(found) {
+                    match found {
+                        Ok(found) => take(at, key, found),
+                        Err(NotLoaded) => {
+                            missing.extend(inner.missing_for(key, order, LAYERS));
+                            left.push((at, key));
+                        }
+                    }
                 }
             }
-        }
-        inner.ask(|| {
-            left.retain(|&(at, key)| {
-                let found = self.candidate_here(key, order);
-                found.map(|found| take(at, key, found)).is_err()
-            });
             if left.is_empty() {
-                return Ok(());
+                Ok(())
+            } else {
+                Err(missing)
             }
-            let missing = |&(_, key): &(usize, _)| inner.missing_for(key, order, LAYERS);
-            Err(left.iter().flat_map(missing).collect())
         })?;
         Ok(wanted)
     }
