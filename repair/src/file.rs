@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use leveltable::format::{BlockHandle, Defect, Entries, Footer, open_frame, verify_frame};
 use leveltable::sister_crates::{PEEK_LEN, describe, foreign_table};
-use leveltable::{Corruption, Error, ErrorKind, ReadAt, Result, Section, Source};
+use leveltable::{Error, ErrorKind, ReadAt, Result, Section, Source};
 
 /// A source and its size.
 #[derive(Debug)]
@@ -84,16 +84,8 @@ impl File {
         section: Section,
         named_by: (Section, u64),
     ) -> Result<Range<u64>> {
-        let most = self.footer_offset();
-        let is_block = |range: &Range<u64>| range.end <= most && handle.size <= u32::MAX.into();
-        handle.frame().filter(is_block).ok_or_else(|| {
-            let BlockHandle { offset, size } = handle;
-            let expected = format!(
-                "a handle to the {section}, of less than 4 GiB and at or before the footer at {most}"
-            );
-            let found = format!("one to {size} bytes and a trailer at {offset}");
-            Error::corrupt(Corruption::new(named_by.0, named_by.1, expected, found))
-        })
+        let checked = handle.check(section, self.footer_offset());
+        checked.map_err(|defect| defect.locate(named_by.0, named_by.1))
     }
 
     /// The block in the frame at `range`, whose checksum is verified.

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::Defect;
 use super::frame::TRAILER_LEN;
 use crate::coding::{MAX_VARINT64_LEN, get_varint64, put_fixed64, put_varint};
+use crate::error::Section;
 
 /// Length of a footer in bytes: two padded handles and the magic number.
 pub(crate) const FOOTER_LEN: usize = 2 * BlockHandle::MAX_LEN + 8;
@@ -51,6 +52,30 @@ impl BlockHandle {
     /// Where the block's frame lies in the file: the payload and its trailer. `None` if its end overflows.
     pub fn frame(&self) -> Option<Range<u64>> {
         Some(self.offset..self.end()?)
+    }
+
+    /// Where the block's frame lies in a file whose footer is at offset `footer`; `None` unless that is before it, and the block is
+    /// smaller than 4 GiB.
+    pub(crate) fn frame_before(&self, footer: u64) -> Option<Range<u64>> {
+        u32::try_from(self.size).ok()?;
+        self.frame().filter(|frame| frame.end <= footer)
+    }
+
+    /// Checks that the handle, of the block of `section`, leads to a frame of less than 4 GiB before the footer, which is at offset
+    /// `footer`. Returns where the frame lies.
+    ///
+    /// # Errors
+    ///
+    /// It does not.
+    pub fn check(&self, section: Section, footer: u64) -> Result<Range<u64>, Defect> {
+        self.frame_before(footer).ok_or_else(|| {
+            let BlockHandle { offset, size } = self;
+            let expected = format!(
+                "a handle to the {section}, of less than 4 GiB and at or before the footer at {footer}"
+            );
+            let found = format!("one to {size} bytes and a trailer at {offset}");
+            Defect::new(expected, found)
+        })
     }
 
     /// Offset of the first byte after the block's frame, which includes the trailer. `None` if it overflows.

@@ -256,28 +256,18 @@ impl TableFile {
         Ok(frame)
     }
 
-    /// Checks that a handle to a block of `section` leads into the file. Returns the bytes of the frame there.
+    /// Checks that a handle to a block of `section` leads into the file. Returns where the frame lies.
     pub(crate) fn check_handle(
         &self,
         handle: BlockHandle,
         section: Section,
-    ) -> Result<u64, Defect> {
-        if let Some(range) = self.range_of(handle) {
-            return Ok(range.end - range.start);
-        }
-        let (most, BlockHandle { offset, size }) = (self.footer_offset(), handle);
-        let expected = format!(
-            "a handle to the {section}, of less than 4 GiB and at or before the footer at {most}"
-        );
-        let found = format!("one to {size} bytes and a trailer at {offset}");
-        Err(Defect::new(expected, found))
+    ) -> Result<Range<u64>, Defect> {
+        handle.check(section, self.footer_offset())
     }
 
     /// Where the frame of the block at `handle` lies, if that is smaller than 4 GiB and lies before the footer.
     pub(super) fn range_of(&self, handle: BlockHandle) -> Option<Range<u64>> {
-        u32::try_from(handle.size).ok()?;
-        let end = handle.end().filter(|&end| end <= self.footer_offset())?;
-        Some(handle.offset..end)
+        handle.frame_before(self.footer_offset())
     }
 
     /// The frame of a block that lies inside the file.

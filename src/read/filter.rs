@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use crate::filter::{FilterLayout, FilterPolicy, PrefixExtractor, RibbonFilterPolicy};
+use crate::filter::{FilterEntry, FilterLayout, FilterPolicy, PrefixExtractor, RibbonFilterPolicy};
 use crate::format::Defect;
 use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::BlockHandle;
@@ -19,6 +19,7 @@ use crate::read::weight::weight_of;
 #[derive(Debug)]
 pub(crate) struct TableFilter {
     pub(super) of: FilterOf,
+    pub(super) entry: FilterEntry,
     handle: BlockHandle,
     /// A ribbon of the whole table, as `about.pieces` divides it. Another filter is read whole, as piece 0.
     divided: Option<FilterPieces>,
@@ -54,8 +55,18 @@ impl TableFilter {
         divided: Option<FilterPieces>,
     ) -> TableFilter {
         let pieces = divided.as_ref().map_or(1, FilterPieces::len);
+        let (policy, prefixes) = match &of {
+            FilterOf::Keys(policy) => (policy.name(), None),
+            FilterOf::Prefixes(extractor) => (RibbonFilterPolicy::NAME, Some(extractor.name())),
+        };
+        let entry = FilterEntry {
+            policy: policy.to_owned(),
+            prefixes: prefixes.map(str::to_owned),
+            bytes: handle.size,
+        };
         TableFilter {
             of,
+            entry,
             handle,
             divided,
             cells: (0..pieces).map(|_| OnceLock::new()).collect(),
@@ -68,7 +79,7 @@ impl TableFilter {
         let own = self.divided.as_ref().map_or(0, FilterPieces::weight);
         let pieces = self.cells.iter().filter_map(OnceLock::get);
         let pieces: usize = pieces.map(|piece| weight_of(piece, file)).sum();
-        own + size_of_val(&*self.cells) + pieces
+        own + self.entry.weight() + size_of_val(&*self.cells) + pieces
     }
 
     /// Number of pieces.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::filter::{FilterEntry, RibbonFilterPolicy};
+use crate::filter::RibbonFilterPolicy;
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
@@ -109,7 +109,6 @@ impl OpenOptions {
         let mut inner = Inner {
             filter: None,
             prefixes: None,
-            filters: Vec::new(),
             index,
             order,
             properties,
@@ -210,22 +209,10 @@ impl OpenOptions {
                 }
                 FilterOf::Prefixes(_) => true,
             });
-            let (slot, policy, extractor) = match &of {
-                FilterOf::Keys(policy) => (&mut inner.filter, policy.name(), None),
-                FilterOf::Prefixes(extractor) => {
-                    let extractor = extractor.name().to_owned();
-                    (
-                        &mut inner.prefixes,
-                        RibbonFilterPolicy::NAME,
-                        Some(extractor),
-                    )
-                }
+            let slot = match of {
+                FilterOf::Keys(_) => &mut inner.filter,
+                FilterOf::Prefixes(_) => &mut inner.prefixes,
             };
-            inner.filters.push(FilterEntry {
-                policy: policy.to_owned(),
-                prefixes: extractor,
-                bytes: handle.size,
-            });
             *slot = Some(TableFilter::new(of, handle, pieces));
         }
         Ok(())

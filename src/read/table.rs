@@ -64,8 +64,6 @@ pub(crate) struct Inner {
     pub(super) filter: Option<TableFilter>,
     /// The filter of prefixes that is in use.
     pub(super) prefixes: Option<TableFilter>,
-    /// What describes both.
-    pub(super) filters: Vec<FilterEntry>,
     pub(super) properties: Option<Properties>,
     pub(super) cache: Option<BlockCache>,
     /// Whether every block that is read goes to the cache.
@@ -300,17 +298,12 @@ impl Table {
 
     /// The filter in use; `None` if the table has none that can be used.
     pub fn filter(&self) -> Option<&FilterEntry> {
-        self.used_filter(false)
+        self.inner.filter.as_ref().map(|filter| &filter.entry)
     }
 
     /// The filter of prefixes in use; `None` if the table has none that can be used.
     pub fn prefix_filter(&self) -> Option<&FilterEntry> {
-        self.used_filter(true)
-    }
-
-    fn used_filter(&self, of_prefixes: bool) -> Option<&FilterEntry> {
-        let mut filters = self.inner.filters.iter();
-        filters.find(|filter| filter.prefixes.is_some() == of_prefixes)
+        self.inner.prefixes.as_ref().map(|filter| &filter.entry)
     }
 
     /// The table's own description: its order, number of entries, and so on. `None` if it has no properties block, as a

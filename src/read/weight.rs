@@ -4,9 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use crate::filter::FilterEntry;
 use crate::format::properties::Properties;
-use crate::read::filter::TableFilter;
 use crate::read::table::{Inner, Table};
 
 /// The two counts of an `Arc`.
@@ -62,14 +60,10 @@ impl Inner {
     fn find_weight(&self) -> usize {
         let file = self.file.memory();
         let filters = self.filter.iter().chain(&self.prefixes);
-        let filters: usize = filters
-            .map(|filter| TableFilter::weight(filter, file))
-            .sum();
-        let names: usize = self.filters.iter().map(FilterEntry::weight).sum();
-        let described = self.filters.capacity() * size_of::<FilterEntry>() + names;
+        let filters = filters.map(|filter| filter.weight(file));
         let properties = self.properties.as_ref().map_or(0, Properties::weight);
         let own = ARC + size_of::<Inner>() + self.file.weight();
-        own + self.index.weight(file) + filters + described + properties
+        own + self.index.weight(file) + filters.sum::<usize>() + properties
     }
 }
 
