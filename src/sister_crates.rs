@@ -22,6 +22,7 @@ pub use crate::read::recognise::Evidence;
 use crate::read::table::Table;
 use crate::write::builder::TableBuilder;
 use crate::write::new_file::Destination;
+pub use crate::write::new_file::sync_directory;
 
 /// The order that a table is opened in, if it was named.
 pub fn named_order(options: &OpenOptions) -> Option<&Order> {
@@ -44,15 +45,14 @@ pub fn known_extractor(options: &OpenOptions, name: &[u8]) -> Option<Arc<dyn Pre
     options.known_extractor(name)
 }
 
-/// The frame of data block `i`, one of `0..data_blocks()`, as it is stored and unchecked, and its offset.
+/// The frame of data block `i`, one of `0..data_blocks()`, as it is stored and unchecked.
 ///
 /// # Errors
 ///
 /// Those of reading the index and the block.
-pub fn data_frame(table: &Table, i: usize) -> Result<(u64, Bytes)> {
+pub fn data_frame(table: &Table, i: usize) -> Result<Bytes> {
     let block = table.inner.block(i)?;
-    let frame = table.inner.file.read_frame(block.handle)?;
-    Ok((block.handle.offset, frame))
+    table.inner.file.read_frame(block.handle)
 }
 
 /// The order of the keys that the builder takes.

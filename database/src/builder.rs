@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use leveltable::db::{InternalKey, ValueType};
+use leveltable::sister_crates::show_key;
 use leveltable::{BytewiseComparator, Comparator, DbTableBuilder, Error, ErrorKind, Result};
 use leveltable::{SortedInput, WriteOptions};
 
@@ -341,11 +342,9 @@ impl DatabaseBuilder {
             Ordering::Less => Ok(true),
             Ordering::Equal => Ok(false),
             Ordering::Greater => {
-                let shown = [key, &self.last_key].map(|key| key.get(..100).unwrap_or(key));
-                let [key, last] = shown.map(<[u8]>::escape_ascii);
-                let message = format!(
-                    "key \"{key}\" comes before \"{last}\", the last one added: user keys ascend"
-                );
+                let (key, last) = (show_key(key), show_key(&self.last_key));
+                let message =
+                    format!("key {key} comes before {last}, the last one added: user keys ascend");
                 Err(Error::new(ErrorKind::OutOfOrder, message))
             }
         }
@@ -417,9 +416,8 @@ fn level_for(bytes: u64) -> u32 {
 /// Parses an internal key that a source lends.
 fn parse_version(stored: &[u8]) -> Result<InternalKey<'_>> {
     InternalKey::parse(stored).ok_or_else(|| {
-        let shown = stored.get(..100).unwrap_or(stored).escape_ascii();
-        let message =
-            format!("\"{shown}\" is no internal key, which ends in sequence number and type");
+        let shown = show_key(stored);
+        let message = format!("{shown} is no internal key, which ends in sequence number and type");
         Error::new(ErrorKind::InvalidState, message)
     })
 }

@@ -289,19 +289,17 @@ fn settings_of_tables(state: &State) -> Result<WriteOptions> {
     };
     let table = state.table(newest)?;
     let table = table.as_table();
-    let (mut codec, mut entries, mut end) = ("none", 0, 0);
+    // Some blocks are stored as they are, since compressing them gains too little.
+    let mut codec = "none";
     for i in 0..table.data_blocks() {
-        let (offset, frame) = data_frame(table, i)?;
-        // Some blocks are stored as they are, since compressing them gains too little.
-        if let Ok(name) = codec_name(&frame)
-            && name != "none"
-        {
-            codec = name;
+        let frame = data_frame(table, i)?;
+        codec = codec_name(&frame).unwrap_or("none");
+        if codec != "none" {
+            break;
         }
-        end = offset + frame.len() as u64;
     }
-    for entry in table {
-        entry?;
+    let (mut all, mut entries) = (table.cursor(), 0);
+    while all.next()? {
         entries += 1;
     }
     let options = match Compression::of(codec) {
@@ -312,7 +310,8 @@ fn settings_of_tables(state: &State) -> Result<WriteOptions> {
         return Ok(options.no_filter());
     };
     // A filter for each 2 KiB has a byte more, and an offset.
-    let bits = 8 * filter.bytes.saturating_sub(5 * (end >> 11)) / u64::max(entries, 1);
+    let windows = table.approximate_bytes(..)? >> 11;
+    let bits = 8 * filter.bytes.saturating_sub(5 * windows) / u64::max(entries, 1);
     let bits = if (8..=12).contains(&bits) {
         10
     } else {

@@ -8,6 +8,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use leveltable::sister_crates::sync_directory;
 use leveltable::{Error, ReadAt, Result, Source};
 use same_file::Handle;
 use tempfile::TempDir;
@@ -272,23 +273,6 @@ fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
         Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
         Err(_) => fs::rename(from, to),
     }
-}
-
-/// Some network and FUSE file systems cannot sync a directory. They take care of renames in their own way, so that is no error.
-#[cfg(unix)]
-fn sync_directory(directory: &Path) -> io::Result<()> {
-    use rustix::io::Errno;
-
-    match rustix::fs::fsync(File::open(directory)?) {
-        Ok(()) | Err(Errno::INVAL | Errno::NOTSUP | Errno::NOSYS | Errno::BADF) => Ok(()),
-        Err(errno) => Err(errno.into()),
-    }
-}
-
-/// Windows cannot sync a directory. Its file systems log renames themselves.
-#[cfg(not(unix))]
-fn sync_directory(_: &Path) -> io::Result<()> {
-    Ok(())
 }
 
 /// Reads a file from its start, as far as it goes now. It may grow meanwhile.

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leveltable::db::{InternalKey, ValueType};
-use leveltable::{Comparator, Compression, ErrorKind, OpenOptions, SortedEntries, WriteOptions};
+use leveltable::{
+    Comparator, Compression, DbTable, ErrorKind, OpenOptions, SortedEntries, WriteOptions,
+};
 use leveltable_database::sister_crates::{build, open};
 use leveltable_database::{
     BuiltDatabase, Database, DatabaseBuildOptions, DatabaseBuilder, DatabaseOptions, Edit,
@@ -72,6 +74,36 @@ fn names(dir: &Path) -> Vec<String> {
     let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
     names.sort();
     names
+}
+
+/// All versions that a table holds, deletions among them, as a merge of tables yields them.
+#[test]
+fn versions_are_taken_from_any_source_of_stored_keys() {
+    let scratch = scratch();
+    let mut table = WriteOptions::new().build_db(Vec::new());
+    table.delete("a", 9).unwrap();
+    table.put("a", 4, "old").unwrap();
+    table.put("b", 7, "new").unwrap();
+    table.put("b", 2, "older").unwrap();
+    let (file, _) = table.finish_into_writer().unwrap();
+    let table = OpenOptions::new().open_db_source(file).unwrap();
+    let path = scratch.path().join("db");
+    let mut builder = DatabaseBuilder::create(&path, small_tables()).unwrap();
+    builder.extend_versions(table.cursor()).unwrap();
+    let plain = SortedEntries::new([("c", "")]);
+    let error = builder.extend_versions(plain).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidState);
+    assert!(
+        error.to_string().contains("\"c\" is no internal key"),
+        "{error}"
+    );
+    let built = builder.finish().unwrap();
+    assert_eq!((built.entries, built.last_sequence), (4, 9));
+    let written = DbTable::open(path.join("000002.ldb")).unwrap();
+    let all = |table: &DbTable| table.iter().map(Result::unwrap).collect::<Vec<_>>();
+    assert_eq!(all(&written), all(&table));
+    let db = Database::open_read_only(&path).unwrap();
+    assert_eq!(contents(&db), [(b"b".to_vec(), b"new".to_vec())].into());
 }
 
 #[test]

@@ -163,7 +163,7 @@ fn directory(file: &Path) -> &Path {
 
 /// Some network and FUSE file systems cannot sync a directory. They take care of renames in their own way, so that is no error.
 #[cfg(unix)]
-fn sync_directory(directory: &Path) -> io::Result<()> {
+pub fn sync_directory(directory: &Path) -> io::Result<()> {
     use rustix::io::Errno;
 
     const UNSUPPORTED: [Errno; 5] = [
@@ -181,6 +181,6 @@ fn sync_directory(directory: &Path) -> io::Result<()> {
 
 /// Windows cannot sync a directory. Its file systems log renames themselves.
 #[cfg(not(unix))]
-fn sync_directory(_: &Path) -> io::Result<()> {
+pub fn sync_directory(_: &Path) -> io::Result<()> {
     Ok(())
 }

@@ -219,8 +219,6 @@ pub(crate) fn scratch() -> tempfile::TempDir {
 
 /// The codec of each data block.
 pub(crate) fn codecs(table: &Table) -> Vec<&'static str> {
-    let frames = (0..table.data_blocks()).map(|i| data_frame(table, i).unwrap());
-    frames
-        .map(|(_, frame)| codec_name(&frame).unwrap())
-        .collect()
+    let codec = |i| codec_name(&data_frame(table, i).unwrap()).unwrap();
+    (0..table.data_blocks()).map(codec).collect()
 }
