@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::BufReader;
+use std::fs;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +11,7 @@ use leveltable_database::{CompactOptions, compact_into};
 use crate::Answer;
 use crate::database::{self, is_database, order_beside};
 use crate::failure::Failure;
-use crate::input::{Lines, parse_change};
+use crate::input::{self, Input, Lines, parse_change};
 use crate::interrupt;
 use crate::notation::Notation;
 use crate::output::{count, print};
@@ -137,17 +136,12 @@ type Change = (Vec<u8>, Option<Vec<u8>>);
 
 /// Reads changes, and sorts them. Of several of a key the last one counts.
 fn read_changes(path: &Path, order: KeyOrder) -> Result<Vec<Change>, Failure> {
-    let fail = |e: std::io::Error| Failure::of(path, e);
-    let mut lines = match path.as_os_str() == "-" {
-        true => Lines::new(Box::new(std::io::stdin().lock()), false),
-        false => Lines::new(
-            Box::new(BufReader::new(File::open(path).map_err(fail)?)),
-            false,
-        ),
-    };
+    let Input { reader, name, .. } = input::open(path)?;
+    let mut lines = Lines::new(reader, false);
     let mut changes = BTreeMap::new();
-    while lines.next().map_err(fail)? {
-        let place = || format!("{}, line {}", path.display(), lines.number);
+    let failed = |e: std::io::Error| Failure::new(e.to_string()).at(&name);
+    while lines.next().map_err(failed)? {
+        let place = || format!("{name}, line {}", lines.number);
         let change = parse_change(&lines.line).map_err(|e| Failure::new(e).at(place()))?;
         changes.insert(change.0, change.1);
     }
@@ -166,7 +160,7 @@ fn replacing(old: &Path, new: &Path) -> Vec<String> {
     } else {
         old.into()
     };
-    let kept = (0..).map(|n: u32| {
+    let mut names = (0..).map(|n: u32| {
         let mut name = place.clone().into_os_string();
         name.push(if n == 0 {
             ".old".to_owned()
@@ -175,7 +169,7 @@ fn replacing(old: &Path, new: &Path) -> Vec<String> {
         });
         PathBuf::from(name)
     });
-    let kept = { kept }.find(|path| fs::symlink_metadata(path).is_err());
+    let kept = names.find(|path| fs::symlink_metadata(path).is_err());
     let [place_word, kept, new] = [&place, &kept.unwrap_or_default(), new].map(shell_word);
     if cfg!(windows) {
         return vec![

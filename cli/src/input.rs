@@ -185,6 +185,41 @@ struct Entry {
     value: Vec<u8>,
 }
 
+/// A file of entries, or standard input.
+pub(crate) struct Input {
+    pub(crate) reader: Box<dyn BufRead>,
+    /// What messages call it.
+    pub(crate) name: String,
+    /// In bytes, if it is a file.
+    pub(crate) size: Option<u64>,
+}
+
+/// Opens the file at `path`, or standard input for `-`.
+pub(crate) fn open(path: &Path) -> Result<Input, Failure> {
+    if path.as_os_str() == "-" {
+        return Ok(Input {
+            reader: Box::new(io::stdin().lock()),
+            name: "standard input".into(),
+            size: None,
+        });
+    }
+    let fail = |e: io::Error| match e.kind() {
+        io::ErrorKind::NotFound => Failure::of(path, "no such file"),
+        _ => Failure::of(path, e),
+    };
+    let file = File::open(path).map_err(fail)?;
+    let metadata = file.metadata().map_err(fail)?;
+    if metadata.is_dir() {
+        let what = "is a directory: name a file of entries";
+        return Err(Failure::of(path, what));
+    }
+    Ok(Input {
+        reader: Box::new(BufReader::with_capacity(64 << 10, file)),
+        name: path.display().to_string(),
+        size: metadata.is_file().then_some(metadata.len()),
+    })
+}
+
 /// Reads entries one by one, and holds one in memory.
 pub(crate) struct Entries<'a> {
     source: Source,
@@ -204,24 +239,7 @@ impl Entries<'_> {
     /// Opens the file at `path`, or standard input for `-`.
     pub(crate) fn open<'a>(path: &Path, options: &'a InputOptions) -> Result<Entries<'a>, Failure> {
         options.check()?;
-        let (reader, name, size): (Box<dyn BufRead>, _, _) = if path.as_os_str() == "-" {
-            let name = "standard input".to_owned();
-            (Box::new(io::stdin().lock()), name, None)
-        } else {
-            let fail = |e: io::Error| match e.kind() {
-                io::ErrorKind::NotFound => Failure::of(path, "no such file"),
-                _ => Failure::of(path, e),
-            };
-            let file = File::open(path).map_err(fail)?;
-            let metadata = file.metadata().map_err(fail)?;
-            if metadata.is_dir() {
-                let what = "is a directory: name a file of entries";
-                return Err(Failure::of(path, what));
-            }
-            let size = metadata.is_file().then_some(metadata.len());
-            let reader = BufReader::with_capacity(64 << 10, file);
-            (Box::new(reader), path.display().to_string(), size)
-        };
+        let Input { reader, name, size } = open(path)?;
         let source = match options.format {
             Format::Csv => {
                 let mut records = CsvRecords::new(reader, options.delimiter);
