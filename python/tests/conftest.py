@@ -12,6 +12,19 @@ def entries(count: int, seed: int = 1) -> dict[bytes, bytes]:
     return {key: rng.randbytes(rng.randrange(60)) for key in sorted(keys)}
 
 
+def churn(db) -> dict[bytes, bytes]:
+    """Overwrites and deletes keys of a database of plyvel's. Returns what is live, in ascending order."""
+    model = {}
+    for seed in range(4):
+        for key, value in entries(3_000, seed).items():
+            db.put(key, value * 3)
+            model[key] = value * 3
+        for key in list(entries(300, seed + 10)):
+            db.delete(key)
+            model.pop(key, None)
+    return dict(sorted(model.items()))
+
+
 @pytest.fixture
 def model() -> dict[bytes, bytes]:
     return entries(5_000)

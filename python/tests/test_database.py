@@ -9,27 +9,20 @@ import pyarrow as pa
 import pytest
 
 import leveltable as lt
-from conftest import entries, ranges
+from conftest import churn, entries, ranges
 
 
 @pytest.fixture
 def written(tmp_path):
     """A database of several tables and a log, and its contents."""
     db = plyvel.DB(str(tmp_path / "db"), create_if_missing=True, write_buffer_size=1 << 16, bloom_filter_bits=10)
-    model = {}
-    for seed in range(4):
-        for key, value in entries(3_000, seed).items():
-            db.put(key, value * 3)
-            model[key] = value * 3
-        for key in list(entries(300, seed + 10)):
-            db.delete(key)
-            model.pop(key, None)
+    model = churn(db)
     # Compactions go on in the background for a while.
     ours = lt.Database(tmp_path / "db")
     time.sleep(0.5)
     while ours.refresh():
         time.sleep(0.5)
-    yield tmp_path / "db", db, dict(sorted(model.items()))
+    yield tmp_path / "db", db, model
     db.close()
 
 

@@ -6,7 +6,7 @@ import plyvel
 import pytest
 
 import leveltable as lt
-from conftest import entries
+from conftest import churn, entries
 
 
 def contents(path):
@@ -52,14 +52,7 @@ def test_what_cannot_be_built_leaves_nothing(tmp_path):
 
 def test_compaction_keeps_what_is_live_and_makes_changes(tmp_path):
     with plyvel.DB(str(tmp_path / "old"), create_if_missing=True, write_buffer_size=1 << 16) as db:
-        model = {}
-        for seed in range(4):
-            for key, value in entries(3_000, seed).items():
-                db.put(key, value * 3)
-                model[key] = value * 3
-            for key in list(entries(300, seed + 10)):
-                db.delete(key)
-                model.pop(key, None)
+        model = churn(db)
     compacted = lt.compact_database(tmp_path / "old", tmp_path / "new")
     assert compacted.built.entries == len(model) and not compacted.has_writer
     assert compacted.bytes_before > compacted.built.bytes

@@ -9,9 +9,46 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
-use leveltable::{BytewiseComparator, Comparator, ReadAt, Section, Table, WriteOptions};
+use leveltable::filter::{FilterBuilder, FilterPolicy};
+use leveltable::{
+    BytewiseComparator, Comparator, Compression, ReadAt, RibbonFilterPolicy, Section, Table,
+    WriteOptions,
+};
+
+pub(crate) mod prefixes;
+pub(crate) mod properties;
 
 pub(crate) type Entry = (Vec<u8>, Vec<u8>);
+
+/// Every codec that this build writes.
+pub(crate) const CODECS: &[Compression] = &[
+    Compression::None,
+    Compression::Snappy,
+    #[cfg(feature = "zstd")]
+    Compression::Zstd(1),
+    #[cfg(feature = "zlib")]
+    Compression::Zlib(6),
+    #[cfg(feature = "zlib")]
+    Compression::Deflate(6),
+];
+
+/// The default filter, by a name that only the caller knows.
+#[derive(Debug, Clone)]
+pub(crate) struct Renamed;
+
+impl FilterPolicy for Renamed {
+    fn name(&self) -> &str {
+        "test.Renamed"
+    }
+
+    fn builder(&self) -> Box<dyn FilterBuilder> {
+        RibbonFilterPolicy::new(10).builder()
+    }
+
+    fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool {
+        RibbonFilterPolicy::new(10).key_may_match(key, filter)
+    }
+}
 
 /// A file of `testdata/`.
 pub(crate) fn testdata(name: &str) -> PathBuf {

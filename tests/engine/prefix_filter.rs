@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::common::CountingReadAt;
+use crate::common::prefixes::{Mixed, Named, by_slash, fixed, tenants, write};
 use bytes::Bytes;
 use leveltable::db::Version;
 use leveltable::filter::{DelimitedPrefix, FixedPrefix, PrefixExtractor};
@@ -40,22 +41,6 @@ impl Random {
     }
 }
 
-fn write<K: AsRef<[u8]>>(options: &WriteOptions, keys: impl IntoIterator<Item = K>) -> Vec<u8> {
-    let mut builder = options.build(Vec::new());
-    for key in keys {
-        builder.add(key, "value").unwrap();
-    }
-    builder.finish_into_writer().unwrap().0
-}
-
-fn by_slash() -> WriteOptions {
-    WriteOptions::new().prefix_filter(DelimitedPrefix::new(b'/'))
-}
-
-fn fixed(len: usize) -> WriteOptions {
-    WriteOptions::new().prefix_filter(FixedPrefix::new(len))
-}
-
 /// Whether the filter passes a prefix, or is not asked.
 fn passes(table: &Table, prefix: impl AsRef<[u8]>) -> bool {
     let rejected = table.stats().prefix_rejected;
@@ -80,13 +65,6 @@ fn counted(file: impl Into<Bytes>) -> (Table, Arc<CountingReadAt<Bytes>>) {
     let options = OpenOptions::new().no_cache();
     let table = options.open_source(Arc::clone(&source)).unwrap();
     (table, source)
-}
-
-fn tenants(each: u32) -> Vec<String> {
-    let tenants = (0..1000).step_by(2);
-    tenants
-        .flat_map(|tenant| (0..each).map(move |i| format!("{tenant:04}/{i:06}")))
-        .collect()
 }
 
 #[test]
@@ -155,24 +133,6 @@ impl PrefixExtractor for Any {
 
     fn prefix_len(&self, key: &[u8]) -> Option<usize> {
         self.0.prefix_len(key)
-    }
-}
-
-/// One byte of keys that begin with a slash, three of those that begin with a dot, none of others.
-#[derive(Debug)]
-struct Mixed;
-
-impl PrefixExtractor for Mixed {
-    fn name(&self) -> &str {
-        "test.Mixed(/,1,.,3)"
-    }
-
-    fn prefix_len(&self, key: &[u8]) -> Option<usize> {
-        match key.first()? {
-            b'/' => Some(1),
-            b'.' => Some(3),
-            _ => None,
-        }
     }
 }
 
@@ -493,20 +453,6 @@ fn another_extractors_filter_is_not_used() {
         );
         let table = OpenOptions::new().open_source(file).unwrap();
         assert_eq!(table.prefix_filter().is_some(), is_known, "{name}");
-    }
-}
-
-/// Takes the first three bytes, whatever its name says.
-#[derive(Debug)]
-struct Named(&'static str);
-
-impl PrefixExtractor for Named {
-    fn name(&self) -> &str {
-        self.0
-    }
-
-    fn prefix_len(&self, _: &[u8]) -> Option<usize> {
-        Some(3)
     }
 }
 

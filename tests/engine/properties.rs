@@ -1,28 +1,11 @@
 //! Tables that say what they are are opened as exactly that, or rejected; and what they say is compared with what they hold.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::common::{self, Entry, Layout, Reverse, block, handle_of};
-use bytes::Bytes;
+use crate::common::Reverse;
+use crate::common::properties::{database, plain, with_properties};
 use leveltable::db::{DbEntry, InternalKeyComparator, KeyKind};
 use leveltable::{BytewiseComparator, Comparator, ErrorKind, OpenOptions, Table, WriteOptions};
-
-fn plain(options: &WriteOptions, keys: &[&str]) -> Bytes {
-    let mut builder = options.build(Vec::new());
-    for key in keys {
-        builder.add(key, format!("value of {key}")).unwrap();
-    }
-    builder.finish_into_writer().unwrap().0.into()
-}
-
-fn database(options: &WriteOptions, keys: &[&str]) -> Bytes {
-    let mut builder = options.build_db(Vec::new());
-    for key in keys {
-        builder.put(key, 7, format!("value of {key}")).unwrap();
-    }
-    builder.finish_into_writer().unwrap().0.into()
-}
 
 /// The bytewise order under a name of its own.
 #[derive(Debug)]
@@ -158,32 +141,6 @@ fn damaged_properties_are_an_error() {
     let table = OpenOptions::new().no_filter().open_source(damaged).unwrap();
     assert_eq!(table.get("b").unwrap().unwrap(), "value of b");
     assert_eq!(table.properties(), None);
-}
-
-/// `file` with the properties block that `change` makes of its own, and every checksum right.
-fn with_properties(file: &[u8], change: impl FnOnce(&mut BTreeMap<Vec<u8>, Vec<u8>>)) -> Vec<u8> {
-    let layout = Layout::of(file);
-    let old = layout.properties.unwrap();
-    let mut properties = common::entries(&common::payload(file, &old))
-        .into_iter()
-        .collect();
-    change(&mut properties);
-    let mut named = common::entries(&common::payload(file, &layout.metaindex));
-    let mut changed = file[..old.start].to_vec();
-    let properties: Vec<Entry> = properties.into_iter().collect();
-    let properties = handle_of(&common::append(&mut changed, &block(&properties)));
-    let pieces = layout.pieces.map(|pieces| common::payload(file, &pieces));
-    let pieces = pieces.map(|pieces| handle_of(&common::append(&mut changed, &pieces)));
-    for (name, value) in &mut named {
-        match &name[..] {
-            b"about.leveltable" => value.clone_from(&properties),
-            b"about.pieces" => value.clone_from(pieces.as_ref().unwrap()),
-            _ => {}
-        }
-    }
-    let metaindex = common::append(&mut changed, &block(&named));
-    changed.extend(common::footer(&metaindex, &layout.index));
-    changed
 }
 
 /// A merge stands on the first key that the properties state, and finds that the table has no blocks.

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::common::{self, Counting, Layout, Reverse, handle_of, seal, take_varint};
+use crate::common::{self, Counting, Layout, Renamed, Reverse, handle_of, seal, take_varint};
 use bytes::Bytes;
 use leveltable::{
     BlockCache, BloomFilterPolicy, BytewiseComparator, Comparator, Compression, DbTable, ErrorKind,
     OpenOptions, RibbonFilterPolicy, Section, Table, WriteOptions,
     db::{InternalKey, InternalKeyComparator, ValueType, Version},
-    filter::FilterPolicy,
 };
 
 fn stored_key(user_key: &[u8], sequence: u64) -> Vec<u8> {
@@ -773,19 +772,6 @@ fn a_cache_with_room_keeps_every_block() {
 /// Of several filters, the best is used that is known; a handle that makes no sense matters only there.
 #[test]
 fn the_best_filter_that_is_known_is_used() {
-    #[derive(Debug, Clone)]
-    struct Renamed;
-    impl FilterPolicy for Renamed {
-        fn name(&self) -> &str {
-            "test.Renamed"
-        }
-        fn builder(&self) -> Box<dyn leveltable::filter::FilterBuilder> {
-            RibbonFilterPolicy::new(10).builder()
-        }
-        fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool {
-            RibbonFilterPolicy::new(10).key_may_match(key, filter)
-        }
-    }
     let (ribbon, renamed) = ("leveltable.Ribbon1", "test.Renamed");
     let used = |options: &OpenOptions, file: &[u8]| {
         let table = options.open_source(file.to_vec()).unwrap();

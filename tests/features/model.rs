@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Bound;
 
-use crate::common::{self, Entry, Random};
+use crate::common::{self, CODECS, Entry, Random};
 use bytes::Bytes;
 use leveltable::{
     BlockCache, BloomFilterPolicy, BytewiseComparator, Comparator, Compression, ErrorKind,
@@ -194,18 +194,6 @@ impl ReadAt for Remote {
         Ok(Bytes::copy_from_slice(&self.0[range]))
     }
 }
-
-/// Every codec that this build writes.
-const CODECS: &[Compression] = &[
-    Compression::None,
-    Compression::Snappy,
-    #[cfg(feature = "zstd")]
-    Compression::Zstd(1),
-    #[cfg(feature = "zlib")]
-    Compression::Zlib(6),
-    #[cfg(feature = "zlib")]
-    Compression::Deflate(6),
-];
 
 fn shape(order: Order) -> impl Strategy<Value = Shape> {
     let filter = prop_oneof![

@@ -2,52 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::common::{self, Entry, Layout, block, handle_of, varint};
-use bytes::Bytes;
+use crate::common::properties::{database, plain, with_properties};
+use crate::common::{self, Layout, varint};
 use leveltable::{OpenOptions, Section, WriteOptions};
 use leveltable_repair::{SalvageOptions, Severity, VerifyOptions, salvage, verify};
-
-fn plain(options: &WriteOptions, keys: &[&str]) -> Bytes {
-    let mut builder = options.build(Vec::new());
-    for key in keys {
-        builder.add(key, format!("value of {key}")).unwrap();
-    }
-    builder.finish_into_writer().unwrap().0.into()
-}
-
-fn database(options: &WriteOptions, keys: &[&str]) -> Bytes {
-    let mut builder = options.build_db(Vec::new());
-    for key in keys {
-        builder.put(key, 7, format!("value of {key}")).unwrap();
-    }
-    builder.finish_into_writer().unwrap().0.into()
-}
-
-/// `file` with the properties block that `change` makes of its own, and every checksum right.
-fn with_properties(file: &[u8], change: impl FnOnce(&mut BTreeMap<Vec<u8>, Vec<u8>>)) -> Vec<u8> {
-    let layout = Layout::of(file);
-    let old = layout.properties.unwrap();
-    let mut properties = common::entries(&common::payload(file, &old))
-        .into_iter()
-        .collect();
-    change(&mut properties);
-    let mut named = common::entries(&common::payload(file, &layout.metaindex));
-    let mut changed = file[..old.start].to_vec();
-    let properties: Vec<Entry> = properties.into_iter().collect();
-    let properties = handle_of(&common::append(&mut changed, &block(&properties)));
-    let pieces = layout.pieces.map(|pieces| common::payload(file, &pieces));
-    let pieces = pieces.map(|pieces| handle_of(&common::append(&mut changed, &pieces)));
-    for (name, value) in &mut named {
-        match &name[..] {
-            b"about.leveltable" => value.clone_from(&properties),
-            b"about.pieces" => value.clone_from(pieces.as_ref().unwrap()),
-            _ => {}
-        }
-    }
-    let metaindex = common::append(&mut changed, &block(&named));
-    changed.extend(common::footer(&metaindex, &layout.index));
-    changed
-}
 
 /// A database's table with every property that there is: a deletion, a value, a filter.
 fn full_table() -> Vec<u8> {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::common::{self, Entry, Layout, Reverse, block, build, handle_of, seal};
+use crate::common::{self, Entry, Layout, Renamed, Reverse, block, build, handle_of, seal};
 use bytes::Bytes;
 use leveltable::db::KeyKind;
 use leveltable::{
@@ -206,19 +206,6 @@ fn our_own_tables_are_sound_open_or_not() {
 
 #[test]
 fn a_filter_of_the_callers_own_is_checked_too() {
-    #[derive(Debug, Clone)]
-    struct Renamed;
-    impl FilterPolicy for Renamed {
-        fn name(&self) -> &str {
-            "test.Renamed"
-        }
-        fn builder(&self) -> Box<dyn leveltable::filter::FilterBuilder> {
-            RibbonFilterPolicy::new(10).builder()
-        }
-        fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool {
-            RibbonFilterPolicy::new(10).key_may_match(key, filter)
-        }
-    }
     let file = build(&options().filter_policy(Renamed), &entries(100));
     assert_eq!(verify(&file).filter_checks, 0, "nobody knows it");
     assert!(verify(&file).is_sound());

@@ -6,12 +6,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use leveltable::db::{InternalKeyComparator, KeyKind};
-use leveltable::{
-    BytewiseComparator, Comparator, Compression, ErrorKind, OpenOptions, WriteOptions,
-};
+use leveltable::{BytewiseComparator, Comparator, ErrorKind, OpenOptions, WriteOptions};
 use leveltable_repair::{SalvageOptions, SalvageReport, VerifyOptions, salvage, verify};
 
-use super::common::{Entry, Random, Reverse};
+use super::common::{CODECS, Entry, Random, Reverse};
 use super::content;
 
 #[path = "../../../database/src/indexeddb.rs"]
@@ -60,19 +58,6 @@ impl KeyOrder {
     }
 }
 
-pub(super) fn codecs() -> Vec<Compression> {
-    vec![
-        Compression::None,
-        Compression::Snappy,
-        #[cfg(feature = "zstd")]
-        Compression::Zstd(1),
-        #[cfg(feature = "zlib")]
-        Compression::Zlib(6),
-        #[cfg(feature = "zlib")]
-        Compression::Deflate(6),
-    ]
-}
-
 /// A data block: where it lies, and its entries.
 type Block<'t> = (Range<usize>, &'t [Entry]);
 
@@ -101,12 +86,11 @@ fn key(order: KeyOrder, i: usize) -> Vec<u8> {
 impl Table {
     fn new(random: &mut Random) -> Table {
         let order = ORDERS[random.below(4)];
-        let codecs = codecs();
         let options = [WriteOptions::new(), WriteOptions::leveldb()];
         let options = options[random.below(2)].clone();
         let options = options
             .properties(random.below(3) == 0)
-            .compression(codecs[random.below(codecs.len())])
+            .compression(CODECS[random.below(CODECS.len())])
             .block_size(usize::MAX)
             .block_align(random.below(8) == 0)
             .comparator(order.of_stored_keys());
