@@ -17,6 +17,7 @@
 //! of [`RibbonFilterPolicy`].
 
 mod builder;
+mod equation;
 mod reader;
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -24,18 +25,6 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{FilterBuilder, FilterPolicy};
 use builder::RibbonBuilder;
 pub(crate) use reader::{Layout, Probe};
-
-/// Slots in a segment, and coefficients in an equation.
-const SLOTS: usize = 32;
-
-/// Bytes at the end of every filter: end of layer 0, narrow, columns, layers.
-const TRAILER: usize = 10;
-
-/// Fewest columns. A probe reads four at a time.
-const MIN_COLUMNS: usize = 4;
-
-/// Most columns. A fingerprint has as many bits.
-const MAX_COLUMNS: usize = 32;
 
 /// This crate's own filter policy: a bumped ribbon filter, named `leveltable.Ribbon1`.
 ///
@@ -176,38 +165,10 @@ impl FilterPolicy for RibbonFilterPolicy {
     }
 }
 
-// Shared by reader and writer: from a hash to a start and an equation.
-
-/// Number of starts in a layer of `segments`: the slots with 31 more slots after them.
-#[inline]
-fn starts(segments: usize) -> u64 {
-    (segments as u64 * SLOTS as u64).saturating_sub(SLOTS as u64 - 1)
-}
-
-/// The slot at which the key of this hash starts, in a layer with `starts` starts. The order of the starts is that of the
-/// hashes.
-#[inline]
-fn start(hash: u64, starts: u64) -> u64 {
-    ((u128::from(hash) * u128::from(starts)) >> 64) as u64
-}
-
-/// Coefficients and fingerprint of the key of this hash. The factor is 2⁶⁴ divided by the golden ratio.
-#[inline]
-fn equation(hash: u64) -> (u32, u32) {
-    let row = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    ((row >> 32) as u32 | 1, row as u32)
-}
-
-/// The hash of a bumped key in the next layer. Both steps can be inverted, so different hashes stay different. The factor is
-/// the fractional part of pi, times 2⁶⁴.
-#[inline]
-fn rehash(hash: u64) -> u64 {
-    (hash ^ (hash >> 32)).wrapping_mul(0x243f_6a88_85a3_08d3)
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::builder::BLOCK_OVERHEAD;
+    use super::equation::TRAILER;
     use super::*;
     use crate::filter::create_filter;
 

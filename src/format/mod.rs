@@ -70,6 +70,7 @@ pub(crate) mod internal_key;
 pub mod page;
 pub(crate) mod pieces;
 pub(crate) mod pieces_filter;
+mod pieces_input;
 pub(crate) mod prefetch;
 pub(crate) mod prefix_block;
 pub(crate) mod properties;

@@ -39,8 +39,9 @@ use super::block_cursor::BlockCursor;
 use super::checksum::crc32c;
 use super::footer::BlockHandle;
 use super::pieces_filter::FilterPieces;
+use super::pieces_input::{Input, PIECE_LEN, part};
 use super::{Defect, require};
-use crate::coding::{fixed32_at, get_varint32, get_varint64, put_fixed32, put_varint};
+use crate::coding::{fixed32_at, get_varint32, put_fixed32, put_varint};
 use crate::comparator::{Order, common_prefix};
 
 /// The metaindex's name of the block. It sorts before all filters, and after the properties.
@@ -48,9 +49,6 @@ pub(crate) const PIECES_NAME: &[u8] = b"about.pieces";
 
 /// The version that this reader knows.
 const VERSION: u8 = 1;
-
-/// Most bytes of a piece, unless it is of one entry, or there would be too many pieces.
-pub(crate) const PIECE_LEN: usize = 16 << 10;
 
 /// Most bytes of a top. A table that would have a longer one gets no `about.pieces`.
 const MAX_TOP: usize = 4096;
@@ -135,29 +133,6 @@ impl Pieces {
             let found = || format!("those of a block of {size} bytes at {offset}");
             require(handles.contains(&filter.handle), expected, found)
         })
-    }
-}
-
-/// What is left of the block.
-pub(super) struct Input(Bytes);
-
-impl Input {
-    pub(super) fn take(&mut self, len: usize) -> Result<Bytes, Defect> {
-        if len > self.0.len() {
-            let expected = format!("{len} more bytes of pieces");
-            return Err(Defect::new(expected, format!("{}", self.0.len())));
-        }
-        Ok(self.0.split_to(len))
-    }
-
-    pub(super) fn number(&mut self) -> Result<u64, Defect> {
-        let (number, len) = get_varint64(&self.0).unwrap_or((0, self.0.len() + 1));
-        self.take(len).map(|_| number)
-    }
-
-    pub(super) fn handle(&mut self) -> Result<BlockHandle, Defect> {
-        let (offset, size) = (self.number()?, self.number()?);
-        Ok(BlockHandle { offset, size })
     }
 }
 
@@ -336,12 +311,6 @@ impl IndexPieces {
             self.decode_piece(i, bytes, None, |_, _| ())
         })
     }
-}
-
-/// The bytes of a block that its `handle` would have at `range` of the file; none if it is shorter.
-pub(super) fn part(block: &[u8], handle: BlockHandle, range: Range<u64>) -> &[u8] {
-    let [start, end] = [range.start, range.end].map(|at| (at - handle.offset) as usize);
-    block.get(start..end).unwrap_or(&[])
 }
 
 /// The handle in an index entry, a key and a value, after that of the key `previous`. It must lie in `data`, which is then what comes

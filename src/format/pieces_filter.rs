@@ -18,7 +18,7 @@ use bytes::Bytes;
 
 use super::checksum::crc32c;
 use super::footer::BlockHandle;
-use super::pieces::{Input, PIECE_LEN, part};
+use super::pieces_input::{Input, PIECE_LEN, part};
 use super::{Defect, require};
 use crate::coding::{fixed32_at, put_fixed32, put_varint};
 #[cfg(any(doc, test))]

@@ -4,7 +4,7 @@ use std::num::NonZero;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{MAX_COLUMNS, MIN_COLUMNS, SLOTS, TRAILER, equation, rehash, start, starts};
+use super::equation::{MAX_COLUMNS, MIN_COLUMNS, SLOTS, TRAILER, equation, rehash, start, starts};
 use crate::filter::FilterBuilder;
 
 /// Layers after which the writer gives up. A layer bumps a tenth of its keys. A layer of one segment keeps all or none, and

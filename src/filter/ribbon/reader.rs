@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{MAX_COLUMNS, SLOTS, TRAILER, equation, rehash, start, starts};
+use super::equation::{MAX_COLUMNS, SLOTS, TRAILER, equation, rehash, start, starts};
 use crate::coding::fixed32_at;
 
 /// Number of slots at the front of a segment whose keys are bumped: 0, 8, 16 or 32 for the low two bits of `code`. A shift,
