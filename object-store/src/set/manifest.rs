@@ -6,8 +6,7 @@ use bytes::Bytes;
 use leveltable::{Error, ErrorKind, OpenOptions, Result, Table, WriteOptions};
 use object_store::path::Path;
 
-use super::place::number_of;
-use super::record::{Shard, directory_of};
+use super::record::{Shard, directory_of, number_of};
 
 pub(super) const FORMAT: &str = "leveltable.set";
 const ID: &str = "leveltable.set.id";

@@ -9,7 +9,7 @@ use object_store::path::Path;
 use object_store::{Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 
 use super::manifest::{Id, MAX_LEN, Manifest};
-use super::record::directory_of;
+use super::record::number_of;
 use crate::Version;
 use crate::attempts::{Failure, Patience, within};
 use crate::source::{UNKNOWN, collect, version_of};
@@ -231,14 +231,6 @@ impl Client {
         let put = self.store.put_opts(path, payload, mode.into());
         Ok(Version::from(within(deadline, put).await?))
     }
-}
-
-/// Where the manifests lie that `path` is one of by its name, and its number.
-pub(super) fn number_of(path: &Path) -> Option<(Path, u64)> {
-    let name = path.filename()?;
-    let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
-    let number = name.parse().ok().filter(|_| is_number)?;
-    Some((directory_of(path), number))
 }
 
 fn numbered(path: &Path, number: u64) -> Path {

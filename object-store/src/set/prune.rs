@@ -12,7 +12,8 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 
 use super::manifest::{FORMAT, Manifest};
-use super::place::{is_not_found, number_of};
+use super::place::is_not_found;
+use super::record::number_of;
 use super::{MAX_AT_A_TIME, SetOptions, each};
 use crate::attempts::Failure;
 

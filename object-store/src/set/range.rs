@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 use leveltable::remote::AsyncRange;
-use leveltable::{Error, ErrorKind, Result};
+use leveltable::{Error, ErrorKind, KeyRange, Result, prefix_bounds};
 use tokio::task::JoinSet;
 
 use super::record::Shard;
@@ -54,8 +54,21 @@ impl fmt::Debug for SetRange {
     }
 }
 
+/// Walks.
+impl TableSet {
+    /// The entries whose keys lie within `bounds`, in order. Makes no request until the first entry is asked for.
+    pub fn range(&self, bounds: impl KeyRange) -> SetRange {
+        SetRange::new(self, bounds.key_bounds())
+    }
+
+    /// The entries whose keys begin with `prefix`, in order. Shards whose filter of prefixes excludes it are opened and not read.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> SetRange {
+        SetRange::new(self, prefix_bounds(prefix.as_ref()))
+    }
+}
+
 impl SetRange {
-    pub(super) fn new(set: &TableSet, bounds: Bounds) -> SetRange {
+    fn new(set: &TableSet, bounds: Bounds) -> SetRange {
         let shards = set.shards();
         let is_before = |shard: &Shard| match &bounds.0 {
             Bound::Included(lower) => shard.last_key < lower,

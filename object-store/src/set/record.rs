@@ -150,6 +150,14 @@ pub(super) fn directory_of(manifest: &Path) -> Path {
     }
 }
 
+/// Where the manifests lie that `path` is one of by its name, and its number.
+pub(super) fn number_of(path: &Path) -> Option<(Path, u64)> {
+    let name = path.filename()?;
+    let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+    let number = name.parse().ok().filter(|_| is_number)?;
+    Some((directory_of(path), number))
+}
+
 /// `path` as seen from `directory`; `None` if it does not lie there.
 fn relative<'a>(path: &'a Path, directory: &Path) -> Option<&'a str> {
     let (path, directory) = (path.as_ref(), directory.as_ref());

@@ -5,15 +5,13 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use leveltable::prefix_bounds;
 use leveltable::remote::{AsyncTable, BoxFuture};
-use leveltable::{Error, ErrorKind, KeyRange, Result, Stats};
+use leveltable::{Error, ErrorKind, Result, Stats};
 use object_store::ObjectStore;
 use object_store::path::Path;
 
 use super::manifest::Manifest;
 use super::place::{Place, is_not_found};
-use super::range::SetRange;
 use super::record::Shard;
 use super::shelf::Shelf;
 use super::{SetOptions, SetVersion, each};
@@ -235,16 +233,6 @@ impl TableSet {
             }
         }
         Ok(values)
-    }
-
-    /// The entries whose keys lie within `bounds`, in order. Makes no request until the first entry is asked for.
-    pub fn range(&self, bounds: impl KeyRange) -> SetRange {
-        SetRange::new(self, bounds.key_bounds())
-    }
-
-    /// The entries whose keys begin with `prefix`, in order. Shards whose filter of prefixes excludes it are opened and not read.
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> SetRange {
-        SetRange::new(self, prefix_bounds(prefix.as_ref()))
     }
 
     /// Whether the set may hold `key`: by the keys of its shards, and by filter and index of the shard that the key would be in if
