@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::read::options::OpenOptions;
+use crate::read::open::options::OpenOptions;
 
 pub use crate::comparator::Order;
 pub use crate::format::block::Block;

@@ -103,7 +103,7 @@
 //! The minimum supported Rust version is 1.88.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "mmap"), forbid(unsafe_code))]
-#![cfg_attr(feature = "mmap", deny(unsafe_code))] // allowed in `read/map.rs`
+#![cfg_attr(feature = "mmap", deny(unsafe_code))] // allowed in `read/source/map.rs`
 #![cfg_attr(
     not(test),
     deny(
@@ -127,7 +127,7 @@ pub mod fuzzing;
 pub mod merge {
     //! Walking several tables as one: what [`Table::merge`](crate::Table::merge) returns.
 
-    pub use crate::read::merge::MergeCursor;
+    pub use crate::read::walk::merge::MergeCursor;
 }
 mod read;
 #[doc(hidden)]
@@ -142,17 +142,18 @@ pub use db::{builder::DbTableBuilder, table::DbTable};
 pub use error::{Corruption, Error, ErrorKind, Result, Section};
 pub use filter::{bloom::BloomFilterPolicy, ribbon::RibbonFilterPolicy};
 pub use format::codec::Compression;
-pub use read::bounds::{KeyRange, prefix_bounds};
-pub use read::cache::{BlockCache, CacheStats};
-pub use read::cursor::Cursor;
-pub use read::options::{OpenOptions, ReadOptions};
-pub use read::range::TableRange;
+pub use read::open::options::OpenOptions;
+pub use read::parts::bounds::{KeyRange, prefix_bounds};
 #[cfg(feature = "async")]
 pub use read::remote;
+pub use read::source::stats::Stats;
 pub use read::source::{ReadAt, Source};
-pub use read::stats::Stats;
+pub use read::store::ReadOptions;
+pub use read::store::cache::{BlockCache, CacheStats};
 pub use read::table::Table;
-pub use read::table_cache::{OpenTable, TableCache};
+pub use read::table::table_cache::{OpenTable, TableCache};
+pub use read::walk::cursor::Cursor;
+pub use read::walk::range::TableRange;
 pub use sorted_input::{SortedEntries, SortedInput};
 pub use write::builder::TableBuilder;
 pub use write::new_file::{Destination, NewFile};

@@ -14,12 +14,12 @@ pub use crate::format::checksum::{crc32c, mask, unmask};
 pub use crate::format::internal_key::{internal_order, user_key, user_order};
 pub use crate::format::page;
 use crate::format::properties::Properties;
-pub use crate::read::bounds::prefix_bounds_from;
-pub use crate::read::identify::{PEEK_LEN, describe, foreign_table};
-use crate::read::options::OpenOptions;
-pub use crate::read::range::no_prefixes;
-pub use crate::read::recognise::Evidence;
+use crate::read::open::options::OpenOptions;
+pub use crate::read::open::recognise::Evidence;
+pub use crate::read::parts::bounds::prefix_bounds_from;
+pub use crate::read::source::identify::{PEEK_LEN, describe, foreign_table};
 use crate::read::table::Table;
+pub use crate::read::walk::range::no_prefixes;
 use crate::write::builder::TableBuilder;
 use crate::write::new_file::Destination;
 pub use crate::write::new_file::sync_directory;
@@ -51,8 +51,8 @@ pub fn known_extractor(options: &OpenOptions, name: &[u8]) -> Option<Arc<dyn Pre
 ///
 /// Those of reading the index and the block.
 pub fn data_frame(table: &Table, i: usize) -> Result<Bytes> {
-    let block = table.inner.block(i)?;
-    table.inner.file.read_frame(block.handle)
+    let block = table.opened.block(i)?;
+    table.opened.store.file.read_frame(block.handle)
 }
 
 /// The order of the keys that the builder takes.

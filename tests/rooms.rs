@@ -5,13 +5,19 @@ use std::fs;
 use std::path::Path;
 
 /// The rooms, lowest first. A file may import from its own room and from any before it.
-const ROOMS: [&[&str]; 8] = [
+const ROOMS: [&[&str]; 14] = [
     &["coding", "error"],
     &["comparator", "sorted_input"],
     &["filter"],
     &["format"],
     &["write"],
-    &["read"],
+    &["read::source"],
+    &["read::parts"],
+    &["read::store"],
+    &["read::table"],
+    &["read::walk"],
+    &["read::open"],
+    &["read::remote", "read"],
     &["db"],
     &["fuzzing", "lib", "sister_crates"],
 ];
@@ -52,6 +58,184 @@ fn visit(directory: &Path, module: &str, files: &mut BTreeMap<String, String>) {
     }
 }
 
+/// A file without comments and tests, which may use the public interface, and so may links in documentation.
+fn code_of(text: &str) -> String {
+    let tests = ["mod tests", "pub(crate) mod tests", "pub(super) mod tests"];
+    let tests = tests.map(|name| format!("\n#[cfg(test)]\n{name}"));
+    let end = tests.iter().filter_map(|tests| text.find(tests)).min();
+    let code = &text[..end.unwrap_or(text.len())];
+    let code = code.replace("#[cfg(doc)]\nuse crate::", "// ");
+    let lines = code
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or(""));
+    lines.collect::<Vec<&str>>().join("\n")
+}
+
+/// All paths of two names or more that begin in `code`, written out: `a::{b, c::d}` is `a::b` and `a::c::d`.
+fn paths(code: &str) -> Vec<String> {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let (mut found, mut rest) = (Vec::new(), code);
+    while let Some(start) = rest.find(is_name) {
+        let before = rest[..start].chars().next_back();
+        rest = &rest[start..];
+        let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
+        let name = &rest[..end];
+        rest = &rest[end..];
+        if before != Some(':') && rest.starts_with("::") {
+            found.extend(tails(&mut rest).iter().map(|tail| format!("{name}{tail}")));
+        }
+    }
+    found
+}
+
+/// The ways in which a path goes on, whose first name was read.
+fn tails(rest: &mut &str) -> Vec<String> {
+    let Some(after) = rest.strip_prefix("::") else {
+        return vec![String::new()];
+    };
+    if let Some(group) = after.strip_prefix('{') {
+        *rest = group;
+        let mut all = Vec::new();
+        loop {
+            *rest = rest.trim_start_matches([',', ' ', '\n']);
+            if rest.starts_with('}') || rest.is_empty() {
+                *rest = rest.strip_prefix('}').unwrap_or(rest);
+                return all;
+            }
+            let name = take_name(rest);
+            all.extend(tails(rest).iter().map(|tail| format!("::{name}{tail}")));
+            *rest = rest.trim_start_matches(|c| !",}".contains(c)); // `as another`
+        }
+    }
+    *rest = after;
+    let name = take_name(rest);
+    let tails = tails(rest);
+    tails.iter().map(|tail| format!("::{name}{tail}")).collect()
+}
+
+fn take_name<'t>(rest: &mut &'t str) -> &'t str {
+    let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_'));
+    let (name, after) = rest.split_at(end.unwrap_or(rest.len()));
+    *rest = after;
+    name
+}
+
+/// The files that each file imports from. That a file passes on what its own parts have is no import.
+fn imports_of(files: &BTreeMap<String, String>) -> BTreeMap<&str, BTreeSet<&str>> {
+    let mut imports = BTreeMap::new();
+    for (module, text) in files {
+        let inside = |name: &str| format!("{module}::{name}");
+        let code = code_of(text);
+        let is_import = |statement: &&str| {
+            let statement = statement.trim_start();
+            let passed_on = statement
+                .strip_prefix("pub")
+                .and_then(|s| s.split_once("use "));
+            let first = passed_on.map(|(_, path)| path.split("::").next().unwrap_or(""));
+            !first.is_some_and(|first| first == "self" || files.contains_key(&inside(first)))
+        };
+        let code: Vec<&str> = code.split_inclusive(';').filter(is_import).collect();
+        let found = imports.entry(&module[..]).or_insert_with(BTreeSet::new);
+        for path in paths(&code.concat()) {
+            let (first, tail) = path.split_once("::").unwrap();
+            let whole = match first {
+                "crate" => tail.to_owned(),
+                "self" => inside(tail),
+                "super" => {
+                    let (mut above, mut tail) = (parent(module), tail);
+                    while let Some(next) = tail.strip_prefix("super::") {
+                        (above, tail) = (parent(above), next);
+                    }
+                    format!("{above}::{tail}")
+                        .trim_start_matches(':')
+                        .to_owned()
+                }
+                child if files.contains_key(&inside(child)) => inside(&path),
+                _ => continue,
+            };
+            let ends = whole.match_indices("::").map(|(end, _)| end);
+            let mut ends: Vec<usize> = ends.chain([whole.len()]).collect();
+            ends.reverse();
+            let target = ends
+                .iter()
+                .find_map(|&end| files.get_key_value(&whole[..end]));
+            found.extend(
+                target
+                    .map(|(name, _)| &name[..])
+                    .filter(|name| name != module),
+            );
+        }
+    }
+    imports
+}
+
+fn parent(module: &str) -> &str {
+    module.rsplit_once("::").map_or("", |(parent, _)| parent)
+}
+
+/// The packages of which no file imports, by way of others perhaps, from one that imports from it.
+const WITHOUT_CIRCLES: [&str; 1] = ["."];
+
+#[test]
+fn files_do_not_import_in_circles() {
+    for package in WITHOUT_CIRCLES {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join(package)
+            .join("src");
+        let mut files = BTreeMap::new();
+        visit(&source, "", &mut files);
+        files.retain(|module, _| module != "lib" && module != "main" && !module.is_empty());
+        let imports = imports_of(&files);
+        assert!(imports.values().any(|found| !found.is_empty()), "{package}");
+        for module in files.keys() {
+            let (mut seen, mut left) = (BTreeSet::new(), vec![(&module[..], module.clone())]);
+            while let Some((here, way)) = left.pop() {
+                for &next in &imports[here] {
+                    assert!(next != module, "{package}: a circle: {way} -> {next}");
+                    if seen.insert(next) {
+                        left.push((next, format!("{way} -> {next}")));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What the search for circles takes as an import.
+#[test]
+fn imports_are_found_in_all_forms() {
+    let files = [
+        (
+            "a",
+            "pub use b::Name;\nuse crate::c::{d::{One, Two}, e};\nfn f() { c::g(b::x) }",
+        ),
+        (
+            "a::b",
+            "use super::super::c;\n// use crate::a;\n#[cfg(test)]\nmod tests { use crate::c::e; }",
+        ),
+        ("c", "mod d;"),
+        ("c::d", "use super::e::Name as Other;"),
+        ("c::e", "fn f() -> crate::a::b::Name {}"),
+    ];
+    let files = files.map(|(name, text)| (name.to_owned(), text.to_owned()));
+    let files = BTreeMap::from(files);
+    let found = imports_of(&files);
+    let found: Vec<String> = found
+        .iter()
+        .map(|(name, found)| format!("{name}: {found:?}"))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            r#"a: {"a::b", "c::d", "c::e"}"#,
+            r#"a::b: {"c"}"#,
+            "c: {}",
+            r#"c::d: {"c::e"}"#,
+            r#"c::e: {"a::b"}"#,
+        ]
+    );
+}
+
 #[test]
 fn imports_point_down_only() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
@@ -64,15 +248,7 @@ fn imports_point_down_only() {
         if module == "lib" || module.starts_with("bin") {
             continue;
         }
-        // Tests may use the public interface, and so may links in documentation.
-        let code = text.split("\n#[cfg(test)]\nmod tests").next().unwrap();
-        let code = code.replace("#[cfg(doc)]\nuse crate::", "// ");
-        let code = code
-            .lines()
-            .filter(|line| !line.trim_start().starts_with("//"));
-        let code: Vec<&str> = code.collect();
-        let code = code.join("\n");
-        for import in code.split("crate::").skip(1) {
+        for import in code_of(text).split("crate::").skip(1) {
             let end = import.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
             let import = import[..end.unwrap_or(import.len())].trim_end_matches(':');
             imports += 1;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use leveltable::{BloomFilterPolicy, BytewiseComparator, Compression, OpenOptions, WriteOptions};
-use leveltable_fuzz::ask::MAX_ENTRIES;
 use leveltable_fuzz::naive::{self, Entry, FOOTER_LEN, Handle};
+use leveltable_fuzz::source::MAX_ENTRIES;
 use leveltable_fuzz::{seeds, tables};
 use libfuzzer_sys::fuzz_target;
 use sstable::SSIterator;

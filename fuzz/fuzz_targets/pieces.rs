@@ -6,9 +6,9 @@
 use arbitrary::Arbitrary;
 use bytes::Bytes;
 use leveltable::{Compression, OpenOptions, RibbonFilterPolicy, Table, WriteOptions};
-use leveltable_fuzz::ask;
 use leveltable_fuzz::naive::Entry;
 use leveltable_fuzz::pieces::{Lie, lying};
+use leveltable_fuzz::source;
 use leveltable_fuzz::tables::{self, Entries};
 use libfuzzer_sys::fuzz_target;
 
@@ -65,7 +65,7 @@ fuzz_target!(|input: Input| {
     };
     let file = Bytes::from(file);
     let options = OpenOptions::new().no_cache();
-    for source in [ask::disk(&file), file.clone().into()] {
+    for source in [source::disk(&file), file.clone().into()] {
         match options.open_source(source) {
             Ok(table) if input.lie.is_true() => check(&table, &entries, &input.absent),
             Ok(table) => check_found(&table, &entries, &input.absent),

@@ -7,9 +7,9 @@ use std::io::{self, Write};
 use arbitrary::Arbitrary;
 use bytes::Bytes;
 use leveltable::{BytewiseComparator, Compression, ErrorKind, OpenOptions, Table, WriteOptions};
-use leveltable_fuzz::ask;
 use leveltable_fuzz::naive::{self, Entry};
 use leveltable_fuzz::tables::{self, DbEntry, Entries, KeyOrder, Options};
+use leveltable_fuzz::{ask, source};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Debug, Arbitrary)]
@@ -71,7 +71,7 @@ fn plain(input: &Input, entries: &[Entry]) {
 
     // A lookup reads one block at most, and a filter that says no spares it.
     let table = options.preload(true);
-    let table = table.open_source(ask::disk(&file)).unwrap();
+    let table = table.open_source(source::disk(&file)).unwrap();
     assert_holds(&table, entries);
     for key in &probes {
         let before = table.stats().source_reads;
@@ -169,7 +169,7 @@ fn database(input: &Input, entries: &[DbEntry]) {
     let mut user_keys = input.absent.to_vec();
     user_keys.extend(entries.iter().step_by(5).map(|(key, ..)| key.clone()));
     ask::check_db(&table, &stored, &user_keys);
-    let on_disk = options.open_db_source(ask::disk(&file)).unwrap();
+    let on_disk = options.open_db_source(source::disk(&file)).unwrap();
     assert_eq!(
         ask::ask_db(&on_disk, &user_keys),
         ask::ask_db(&table, &user_keys)

@@ -10,7 +10,7 @@ use leveltable::db::KeyKind;
 use leveltable::{BytewiseComparator, Compression, ErrorKind, OpenOptions, WriteOptions};
 use leveltable_fuzz::naive::{self, Entry, FOOTER_LEN, TRAILER_LEN};
 use leveltable_fuzz::tables::{self, Entries, KeyOrder, Options};
-use leveltable_fuzz::{ask, naive::Handle};
+use leveltable_fuzz::{naive::Handle, source};
 use leveltable_repair::{SalvageOptions, VerifyOptions, salvage, verify};
 use libfuzzer_sys::fuzz_target;
 
@@ -109,7 +109,7 @@ fn salvaged(
     named: VerifyOptions<'_>,
 ) -> Option<Vec<Entry>> {
     let file = Bytes::copy_from_slice(file);
-    let [from_disk, from_memory] = [ask::disk(&file), file.into()].map(|source| {
+    let [from_disk, from_memory] = [source::disk(&file), file.into()].map(|source| {
         let mut rescued = Vec::new();
         let mut builder = write.build(&mut rescued);
         match salvage(

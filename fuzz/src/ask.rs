@@ -1,22 +1,20 @@
 //! All questions that a table can be asked, and what must hold between the answers.
 
 use std::ops::Bound;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use bytes::Bytes;
 use leveltable::{
     BlockCache, BytewiseComparator, Comparator as _, Cursor, DbTable, Error, ErrorKind,
-    OpenOptions, ReadAt, Result, Source, Table,
+    OpenOptions, Result, Table,
     db::{DbEntry, InternalKeyComparator, MAX_SEQUENCE, Version},
 };
 
 use crate::model::{End, Model, State};
 use crate::naive::{self, Compare, Entry};
 use crate::remote;
+use crate::source::{MAX_ENTRIES, disk};
 use crate::tables::KeyOrder;
-
-/// Most entries that a walk visits. A block can hold millions of empty ones.
-pub const MAX_ENTRIES: usize = 600;
 
 /// An answer, in a form that can be compared with that of another table. An error is its kind: the words
 /// differ with the source.
@@ -51,24 +49,6 @@ fn kind(error: Error) -> ErrorKind {
 
 fn entry(entry: (Bytes, Bytes)) -> Entry {
     (entry.0.to_vec(), entry.1.to_vec())
-}
-
-/// Bytes that are read through [`ReadAt`], not as memory.
-struct Disk(Bytes);
-
-impl ReadAt for Disk {
-    fn size(&self) -> std::io::Result<u64> {
-        self.0.size()
-    }
-
-    fn read_at(&self, offset: u64, len: usize) -> std::io::Result<Bytes> {
-        self.0.read_at(offset, len)
-    }
-}
-
-/// Opens `file` read through [`ReadAt`].
-pub fn disk(file: &Bytes) -> Source {
-    Source::from(Arc::new(Disk(file.clone())))
 }
 
 /// Asks `file` everything, as a plain table, as the stored keys of a database's table, and as a database's

@@ -9,4 +9,5 @@ pub mod parts;
 pub mod pieces;
 pub mod remote;
 pub mod seeds;
+pub mod source;
 pub mod tables;

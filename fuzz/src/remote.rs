@@ -9,8 +9,8 @@ use bytes::Bytes;
 use leveltable::remote::{AsyncReadAt, AsyncTable, BoxFuture, Tail};
 use leveltable::{OpenOptions, ReadAt, Result, Table};
 
-use crate::ask::{MAX_ENTRIES, disk};
 use crate::naive::Entry;
+use crate::source::{MAX_ENTRIES, disk};
 
 /// Bytes whose requests are answered at once.
 struct Near(Bytes);

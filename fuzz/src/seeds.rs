@@ -49,18 +49,11 @@ fn written_here() -> Vec<(String, Vec<u8>)> {
         (key, format!("value {i} value {i} value").into_bytes())
     };
     let entries: Vec<Entry> = (0..12).map(entry).collect();
-    let codecs = [
-        Compression::None,
-        Compression::Snappy,
-        Compression::Zstd(1),
-        Compression::Zlib(6),
-        Compression::Deflate(6),
-    ];
-    let table = |codec| {
+    let table = |&codec: &Compression| {
         let options = WriteOptions::new().compression(codec).block_size(200);
         (format!("{codec:?}.ldb"), tables::build(&options, &entries))
     };
-    let mut tables: Vec<_> = codecs.map(table).into();
+    let mut tables: Vec<_> = Compression::all().iter().map(table).collect();
     let options = WriteOptions::new()
         .block_size(200)
         .prefix_filter(FixedPrefix::new(5));

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::db::table::Version;
+use crate::db::entry::Version;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::internal_key::{InternalKey, MAX_SEQUENCE, ValueType, internal_order};
 use crate::write::builder::TableBuilder;

@@ -5,16 +5,16 @@ use std::cmp::Ordering;
 use bytes::Bytes;
 
 use crate::comparator::Order;
-use crate::db::table::DbEntry;
+use crate::db::entry::DbEntry;
 #[cfg(doc)]
 use crate::db::table::DbTable;
 use crate::error::Result;
 use crate::format::internal_key::{
     InternalKey, MAX_SEQUENCE, ValueType, not_internal, tag, user_key,
 };
-use crate::read::bounds::Way;
-use crate::read::merge::MergeCursor;
-use crate::read::range::Walk;
+use crate::read::parts::bounds::Way;
+use crate::read::walk::ends::Walk;
+use crate::read::walk::merge::MergeCursor;
 
 /// A position in one or several tables of a database, on an entry or between entries, that moves in both directions; made
 /// by [`DbTable::cursor`] and [`DbTable::merge`].

@@ -4,7 +4,7 @@ use crate::db::compaction::Compaction;
 use crate::db::cursor::DbCursor;
 use crate::db::range::DbRange;
 use crate::error::Result;
-use crate::read::bounds::Way;
+use crate::read::parts::bounds::Way;
 use crate::sorted_input::SortedInput;
 
 /// From the cursor's position on. The key is the stored one: user key, sequence number and type.

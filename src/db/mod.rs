@@ -3,6 +3,7 @@
 pub(crate) mod builder;
 mod compaction;
 pub(crate) mod cursor;
+pub(crate) mod entry;
 mod inputs;
 pub(crate) mod range;
 mod snapshot;
@@ -14,6 +15,6 @@ pub use crate::format::internal_key::{
 pub use crate::format::properties::KeyKind;
 pub use compaction::Compaction;
 pub use cursor::DbCursor;
+pub use entry::{DbEntry, Version};
 pub use range::DbRange;
 pub use snapshot::Snapshot;
-pub use table::{DbEntry, Version};

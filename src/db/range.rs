@@ -4,16 +4,19 @@ use std::ops::Bound;
 
 use crate::comparator::Order;
 use crate::db::cursor::DbCursor;
+use crate::db::entry::DbEntry;
 #[cfg(doc)]
 use crate::db::snapshot::Snapshot;
-use crate::db::table::{DbEntry, DbTable};
+use crate::db::table::{DbTable, stored_bounds};
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::Result;
-use crate::format::internal_key::{InternalKey, MAX_SEQUENCE, user_order};
-use crate::read::bounds::{Bounds, Way};
-use crate::read::merge::MergeCursor;
-use crate::read::range::{Ends, not_whole};
+use crate::format::internal_key::user_order;
+use crate::read::parts::bounds::{KeyRange, Way, prefix_bounds_from};
+use crate::read::walk::cursor::Cursor;
+use crate::read::walk::ends::{Ends, not_whole};
+use crate::read::walk::merge::MergeCursor;
+use crate::read::walk::range::no_prefix_in;
 
 /// Entries of a database's tables, from both ends; made by [`DbTable::range`], [`Snapshot::range`] and the like, or of a
 /// [`DbCursor`].
@@ -66,23 +69,45 @@ fn way(back: bool) -> Way {
     if back { Way::Back } else { Way::Forward }
 }
 
-/// The bounds of the stored keys whose user keys are within bounds.
-pub(super) fn stored_bounds((lower, upper): &Bounds) -> Bounds {
-    // The newest and the oldest key that a user key could be stored under.
-    let newest = |key: &Vec<u8>| InternalKey::seek_target(key, MAX_SEQUENCE);
-    let oldest = |key: &Vec<u8>| InternalKey::oldest(key);
-    let lower = match lower {
-        Bound::Excluded(key) => Bound::Excluded(oldest(key)),
-        lower => lower.as_ref().map(newest),
-    };
-    let upper = match upper {
-        Bound::Included(key) => Bound::Included(oldest(key)),
-        upper => upper.as_ref().map(newest),
-    };
-    (lower, upper)
-}
-
 impl DbTable {
+    /// Returns a cursor over all entries, before the first.
+    pub fn cursor(&self) -> DbCursor {
+        self.iter().0.front
+    }
+
+    /// All entries: user keys in order, the versions of each newest first, deletions included; from either end.
+    /// [`at`](DbTable::at) a sequence number, what a snapshot sees.
+    pub fn iter(&self) -> DbRange {
+        self.range(..)
+    }
+
+    /// All entries of the user keys within `bounds`, from either end. A filter of the prefixes of user keys is asked as by
+    /// [`Table::range`].
+    pub fn range(&self, bounds: impl KeyRange) -> DbRange {
+        let bounds = bounds.key_bounds();
+        let mut cursor = Cursor::of_table(&self.table, stored_bounds(&bounds));
+        let is_excluded = || self.table.prefixes_exclude(&bounds);
+        let error = cursor.rule_out(is_excluded).err();
+        let cursor = DbCursor::new(MergeCursor::of_one(cursor), self.order.clone());
+        DbRange(Ends::new(cursor, error))
+    }
+
+    /// All entries of the user keys that begin with `prefix`, like [`range`](DbTable::range).
+    ///
+    /// Only in bytewise order do such user keys always lie together. In any other order the only item is an error of
+    /// [`ErrorKind::Comparator`]: use a range there.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbRange {
+        self.prefix_from(prefix, Bound::<&[u8]>::Unbounded)
+    }
+
+    /// The entries of [`prefix`](DbTable::prefix) whose user keys come from `start` on; see [`Table::prefix_from`].
+    pub fn prefix_from(&self, prefix: impl AsRef<[u8]>, start: Bound<impl AsRef<[u8]>>) -> DbRange {
+        match no_prefix_in(&self.order) {
+            Some(error) => DbRange(Ends::new(self.cursor(), Some(error))),
+            None => self.range(prefix_bounds_from(prefix.as_ref(), start)),
+        }
+    }
+
     /// Returns a cursor over the entries of several tables of one database, or of [ranges](DbTable::range) of them, before
     /// the first entry.
     ///

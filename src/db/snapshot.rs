@@ -5,18 +5,19 @@ use std::ops::Bound;
 use bytes::Bytes;
 
 use crate::db::cursor::DbCursor;
+use crate::db::entry::{DbEntry, Version};
 use crate::db::range::DbRange;
-use crate::db::table::{DbEntry, DbTable, Version};
+use crate::db::table::DbTable;
 use crate::error::Result;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::block_search::SearchPart;
 use crate::format::internal_key::{InternalKey, MAX_SEQUENCE, not_internal, user_key};
-use crate::read::bounds::KeyRange;
-use crate::read::get_many::{Wanted, sort_by_block};
-use crate::read::index::{BlockRef, Found};
+use crate::read::parts::bounds::KeyRange;
+use crate::read::parts::index::{BlockRef, Found};
 #[cfg(doc)]
 use crate::read::table::Table;
+use crate::read::table::get_many::{Wanted, sort_by_block};
 
 /// A table as a snapshot of a sequence number sees it: of each user key the newest version that is no newer; made by
 /// [`DbTable::at`].
@@ -83,11 +84,11 @@ impl DbTable {
     /// The data block after `found` if it, too, may hold versions of the user key of `target`. It may if the index key between them
     /// has the same user key: LevelDB cuts between two user keys where it shortens, but nothing says who made a table.
     fn block_after(&self, found: BlockRef, target: &[u8]) -> Result<Option<BlockRef>> {
-        let separator = user_key(self.table.inner.index.key(found));
+        let separator = user_key(self.table.opened.parts.index.key(found));
         let next = found.block + 1;
         let goes_on = next < self.table.data_blocks()
             && self.order.compare(separator, user_key(target)).is_eq();
-        goes_on.then(|| self.table.inner.block(next)).transpose()
+        goes_on.then(|| self.table.opened.block(next)).transpose()
     }
 
     /// Searches `block`, and after it those that may hold more versions, for the first entry at or after `target`. `None` if it is of
@@ -100,7 +101,7 @@ impl DbTable {
     ) -> Result<Option<DbEntry>> {
         loop {
             let mut cursor = BlockCursor::new(block);
-            let locate = |defect| self.table.inner.locate(found, defect);
+            let locate = |defect| self.table.opened.store.locate(found, defect);
             let sought = cursor.seek(target, self.table.order()?, SearchPart::default());
             if sought.map_err(locate)? {
                 let Some(key) = InternalKey::parse(cursor.key()) else {

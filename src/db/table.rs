@@ -6,80 +6,20 @@ use std::path::Path;
 use bytes::Bytes;
 
 use crate::comparator::Order;
-use crate::db::cursor::DbCursor;
-use crate::db::range::{DbRange, stored_bounds};
 use crate::error::{ErrorKind, Result, Section};
 #[cfg(doc)]
 use crate::format::internal_key::InternalKeyComparator;
-use crate::format::internal_key::{InternalKey, ValueType, internal_order, not_internal, user_key};
-use crate::read::bounds::{KeyRange, prefix_bounds_from};
-use crate::read::cursor::Cursor;
-use crate::read::merge::MergeCursor;
-use crate::read::options::{OpenOptions, ReadOptions};
-use crate::read::range::{Ends, no_prefix_in};
-use crate::read::recognise::may_be_internal;
+use crate::format::internal_key::{
+    InternalKey, MAX_SEQUENCE, internal_order, not_internal, user_key,
+};
+use crate::read::open::options::OpenOptions;
+use crate::read::open::recognise::may_be_internal;
+use crate::read::parts::bounds::{Bounds, KeyRange};
 use crate::read::source::Source;
+use crate::read::store::ReadOptions;
 use crate::read::table::Table;
-use crate::read::table_cache::OpenTable;
-
-/// The state of a user key at some sequence number: a value or a deletion.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Version {
-    /// It has this value.
-    Value(Bytes),
-    /// It was deleted. Not the same as absent: an engine must not go on to look in older tables.
-    Deleted,
-}
-
-impl Version {
-    /// The value; `None` of a deletion.
-    pub fn into_value(self) -> Option<Bytes> {
-        match self {
-            Version::Value(value) => Some(value),
-            Version::Deleted => None,
-        }
-    }
-}
-
-/// An entry of a database's table. Engines make those of a memtable with [`new`](DbEntry::new).
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct DbEntry {
-    /// The key as the database's user knows it.
-    pub user_key: Bytes,
-    /// When it was written: larger is later.
-    pub sequence: u64,
-    /// The value, or that the key was deleted.
-    pub version: Version,
-}
-
-impl DbEntry {
-    /// A version of `user_key`, written as number `sequence`.
-    ///
-    /// ```
-    /// use leveltable::db::{DbEntry, Version};
-    ///
-    /// let entry = DbEntry::new("apple", 4, Version::Value("red".into()));
-    /// assert_eq!(entry.user_key, "apple");
-    /// ```
-    pub fn new(user_key: impl Into<Bytes>, sequence: u64, version: Version) -> DbEntry {
-        DbEntry {
-            user_key: user_key.into(),
-            sequence,
-            version,
-        }
-    }
-
-    #[inline]
-    pub(super) fn of(key: InternalKey<'_>, value: impl FnOnce() -> Bytes) -> DbEntry {
-        let version = match key.value_type {
-            ValueType::Value => Version::Value(value()),
-            ValueType::Deletion => Version::Deleted,
-        };
-        DbEntry::new(Bytes::copy_from_slice(key.user_key), key.sequence, version)
-    }
-}
+use crate::read::table::opened::Opened;
+use crate::read::table::table_cache::OpenTable;
 
 /// A table of a LevelDB database (`000005.ldb` beside `CURRENT` and `MANIFEST-*`): user keys with
 /// sequence numbers, deletions and several versions of a key.
@@ -136,9 +76,11 @@ impl OpenOptions {
             ErrorKind::Comparator => e.with_hint(hint),
             _ => e,
         })?;
-        let (file, index) = (&table.inner.file, &table.inner.index);
+        let Opened { parts, store, .. } = &*table.opened;
+        let index = &parts.index;
         if let Some(key) = index.tops().find(|key| !may_be_internal(key)) {
-            return Err(file.locate(not_internal(key), Section::Index, index.footer.index.offset));
+            let offset = index.footer.index.offset;
+            return Err(store.file.locate(not_internal(key), Section::Index, offset));
         }
         Ok(DbTable { table, order })
     }
@@ -159,44 +101,6 @@ impl DbTable {
         DbTable {
             table: self.table.with_read_options(options),
             order: self.order.clone(),
-        }
-    }
-
-    /// Returns a cursor over all entries, before the first.
-    pub fn cursor(&self) -> DbCursor {
-        self.iter().0.front
-    }
-
-    /// All entries: user keys in order, the versions of each newest first, deletions included; from either end.
-    /// [`at`](DbTable::at) a sequence number, what a snapshot sees.
-    pub fn iter(&self) -> DbRange {
-        self.range(..)
-    }
-
-    /// All entries of the user keys within `bounds`, from either end. A filter of the prefixes of user keys is asked as by
-    /// [`Table::range`].
-    pub fn range(&self, bounds: impl KeyRange) -> DbRange {
-        let bounds = bounds.key_bounds();
-        let mut cursor = Cursor::of_table(&self.table, stored_bounds(&bounds));
-        let is_excluded = || self.table.prefixes_exclude(&bounds);
-        let error = cursor.rule_out(is_excluded).err();
-        let cursor = DbCursor::new(MergeCursor::of_one(cursor), self.order.clone());
-        DbRange(Ends::new(cursor, error))
-    }
-
-    /// All entries of the user keys that begin with `prefix`, like [`range`](DbTable::range).
-    ///
-    /// Only in bytewise order do such user keys always lie together. In any other order the only item is an error of
-    /// [`ErrorKind::Comparator`]: use a range there.
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbRange {
-        self.prefix_from(prefix, Bound::<&[u8]>::Unbounded)
-    }
-
-    /// The entries of [`prefix`](DbTable::prefix) whose user keys come from `start` on; see [`Table::prefix_from`].
-    pub fn prefix_from(&self, prefix: impl AsRef<[u8]>, start: Bound<impl AsRef<[u8]>>) -> DbRange {
-        match no_prefix_in(&self.order) {
-            Some(error) => DbRange(Ends::new(self.cursor(), Some(error))),
-            None => self.range(prefix_bounds_from(prefix.as_ref(), start)),
         }
     }
 
@@ -231,4 +135,20 @@ impl OpenTable for DbTable {
     fn weight(&self) -> usize {
         self.table.weight()
     }
+}
+
+/// The bounds of the stored keys whose user keys are within bounds.
+pub(super) fn stored_bounds((lower, upper): &Bounds) -> Bounds {
+    // The newest and the oldest key that a user key could be stored under.
+    let newest = |key: &Vec<u8>| InternalKey::seek_target(key, MAX_SEQUENCE);
+    let oldest = |key: &Vec<u8>| InternalKey::oldest(key);
+    let lower = match lower {
+        Bound::Excluded(key) => Bound::Excluded(oldest(key)),
+        lower => lower.as_ref().map(newest),
+    };
+    let upper = match upper {
+        Bound::Included(key) => Bound::Included(oldest(key)),
+        upper => upper.as_ref().map(newest),
+    };
+    (lower, upper)
 }

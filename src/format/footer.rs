@@ -54,6 +54,12 @@ impl BlockHandle {
         Some(self.offset..self.end()?)
     }
 
+    /// Where the block's frame lies, if the handle was checked to lead into the file.
+    pub(crate) fn frame_in_file(&self) -> Range<u64> {
+        // No overflow: it ends before the footer.
+        self.offset..self.offset + self.size + TRAILER_LEN as u64
+    }
+
     /// Where the block's frame lies in a file whose footer is at offset `footer`; `None` unless that is before it, and the block is
     /// smaller than 4 GiB.
     pub(crate) fn frame_before(&self, footer: u64) -> Option<Range<u64>> {

@@ -10,20 +10,13 @@ use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt, TryStreamExt};
 
 use super::flights::{Awaited, Flight};
-use super::source::AsyncReadAt;
 use super::table::AsyncTable;
 use crate::error::{Error, ErrorKind, Result};
-use crate::read::file::{Stretch, TableFile, coalesced, saturating_len};
-use crate::read::index::BlockRef;
-use crate::read::parts::Part;
-use crate::read::store::frame_range;
-
-/// Most bytes of one request, unless a single block takes more.
-pub(super) const MAX_REQUEST_LEN: u64 = 8 << 20;
-
-/// Parts that lie at most so many bytes apart come with one request, and what lies between them with them: at 100 MB/s, that
-/// takes less than a millisecond, and a request some thirty.
-const MAX_REQUEST_GAP: u64 = 64 << 10;
+use crate::read::parts::index::BlockRef;
+use crate::read::parts::{Missing, Part};
+use crate::read::source::async_read_at::MAX_REQUEST_GAP;
+use crate::read::source::file::{Stretch, saturating_len};
+use crate::read::table::opened::{MAX_READS, Opened, still_missing};
 
 /// Most bytes between pieces of index and filters that come with one request. Requests for pieces are made at the same time, and a
 /// piece is not much longer.
@@ -32,41 +25,20 @@ const MAX_PIECE_GAP: u64 = 16 << 10;
 /// Most requests of one call that are on their way at once.
 const MAX_IN_FLIGHT: usize = 32;
 
-/// Requests parts of a file that is being opened, which ascend, all at the same time.
-pub(in crate::read) async fn request_parts(
-    file: &TableFile,
-    source: &dyn AsyncReadAt,
-    parts: &[Range<u64>],
-) -> Result<Vec<Stretch>> {
-    let parts = coalesced(parts, MAX_REQUEST_GAP, MAX_REQUEST_LEN);
-    if parts.is_empty() {
-        return Ok(Vec::new());
-    }
-    file.count_reads(&parts);
-    let mut responses = source.read_many_at(&parts).await.into_iter();
-    let stretches = parts.iter().map(|&(offset, len)| {
-        let none = || Err(io::Error::other("the source returned no result"));
-        let response = responses.next().unwrap_or_else(none);
-        let bytes = file.check_read(offset, len, response)?;
-        Ok(Stretch { offset, bytes })
-    });
-    stretches.collect()
-}
-
 impl AsyncTable {
     /// A data block, from the cache or from the source: checked when it comes in.
     pub(super) async fn fetch_block(&self, found: BlockRef) -> Result<Bytes> {
-        let (inner, read) = (&*self.table.inner, self.table.read);
-        if let Some(block) = inner.cached(found) {
+        let (Opened { parts, store, .. }, read) = (&*self.table.opened, self.table.read);
+        if let Some(block) = store.cached(parts, found) {
             return Ok(block);
         }
-        let item = (frame_range(found.handle), found);
+        let item = (found.handle.frame_in_file(), found);
         let none = || Error::new(ErrorKind::InvalidState, "a request brought no block");
         let wanted = self
             .join(vec![item], MAX_REQUEST_GAP)
             .pop()
             .ok_or_else(none)?;
-        let admit = |frame: &_, found| inner.admit(found, frame, read);
+        let admit = |frame: &_, found| store.admit(parts, found, frame, read);
         self.arrive(wanted, admit).await?.pop().ok_or_else(none)
     }
 
@@ -76,36 +48,36 @@ impl AsyncTable {
         &'a self,
         wanted: &[BlockRef],
     ) -> BoxStream<'a, Result<(usize, Bytes)>> {
-        let (inner, read) = (&*self.table.inner, self.table.read);
+        let (Opened { parts, store, .. }, read) = (&*self.table.opened, self.table.read);
         let (mut cached, mut missing) = (Vec::new(), Vec::new());
         for (at, &found) in wanted.iter().enumerate() {
-            match inner.cached(found) {
+            match store.cached(parts, found) {
                 Some(block) => cached.push(Ok((at, block))),
-                None => missing.push((frame_range(found.handle), (at, found))),
+                None => missing.push((found.handle.frame_in_file(), (at, found))),
             }
         }
         let fetched = self.fetch(missing, MAX_REQUEST_GAP, move |frame, (at, found)| {
-            Ok((at, inner.admit(found, frame, read)?))
+            Ok((at, store.admit(parts, found, frame, read)?))
         });
         stream::iter(cached).chain(fetched).boxed()
     }
 
-    /// Fetches what is `missing` of index and filters, until nothing is: a key may be in any layer of a ribbon filter.
-    pub(super) async fn bring_all(&self, missing: impl Fn() -> Vec<Part>) -> Result<()> {
-        loop {
-            let parts = missing();
-            if parts.is_empty() {
-                return Ok(());
+    /// Returns the answer of `ask`, which answers or names the parts that are missing to tell: those are fetched, and it is asked again.
+    pub(super) async fn ask<T>(&self, mut ask: impl FnMut() -> Result<T, Missing>) -> Result<T> {
+        for _ in 0..=MAX_READS {
+            match ask() {
+                Ok(answer) => return Ok(answer),
+                Err(missing) => self.bring(missing).await?,
             }
-            self.bring(parts).await?;
         }
+        Err(still_missing())
     }
 
     /// Reads parts of index and filters, all at once, and keeps them.
     pub(super) async fn bring(&self, parts: Vec<Part>) -> Result<()> {
-        let inner = &*self.table.inner;
-        let unread = inner.unread(parts);
-        let admit = |bytes: &Bytes, part| inner.admit_part(part, bytes);
+        let opened = &*self.table.opened;
+        let unread = opened.parts.unread(parts);
+        let admit = |bytes: &Bytes, part| opened.admit_part(part, bytes);
         let arriving = self.fetch(unread, MAX_PIECE_GAP, admit);
         arriving.try_collect().await
     }
@@ -161,7 +133,7 @@ impl AsyncTable {
         let (table, source) = (self.table.clone(), Arc::clone(&self.source));
         let (offset, len) = (bytes.start, saturating_len(&bytes));
         let response = async move {
-            let file = &table.inner.file;
+            let file = &table.opened.store.file;
             file.count_reads(&[(offset, len)]);
             let read = async { source.read_at(offset, len).await };
             let read = AssertUnwindSafe(read).catch_unwind().await;

@@ -6,11 +6,10 @@ use std::sync::{Mutex, PoisonError};
 
 use futures_util::future::{Shared, WeakShared};
 
-use super::fetch::MAX_REQUEST_LEN;
-use super::source::BoxFuture;
 use crate::error::Result;
-use crate::read::coalesce::coalesce;
-use crate::read::file::Stretch;
+use crate::read::source::async_read_at::{BoxFuture, MAX_REQUEST_LEN};
+use crate::read::source::coalesce::coalesce;
+use crate::read::source::file::Stretch;
 
 /// What a request brings. Its error is that of all who wait for it.
 type Response = BoxFuture<'static, Result<Stretch>>;

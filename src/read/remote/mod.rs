@@ -41,11 +41,9 @@
 mod fetch;
 mod flights;
 mod range;
-mod source;
 mod table;
 mod walk;
 
-pub(super) use fetch::request_parts;
+pub use crate::read::source::async_read_at::{AsyncReadAt, BoxFuture, Tail};
 pub use range::AsyncRange;
-pub use source::{AsyncReadAt, BoxFuture, Tail};
 pub use table::AsyncTable;

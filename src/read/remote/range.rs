@@ -1,13 +1,16 @@
 //! The entries of a remote table within bounds.
 
+use std::ops::Bound;
+
 use bytes::Bytes;
 
 use super::table::AsyncTable;
 use super::walk::WalkBlocks;
 use crate::comparator::Order;
 use crate::error::{Error, Result};
-use crate::read::bounds::{Bounds, Way};
-use crate::read::cursor::Cursor;
+use crate::read::parts::bounds::{Bounds, KeyRange, Way, prefix_bounds_from};
+use crate::read::walk::cursor::Cursor;
+use crate::read::walk::range::no_prefix_in;
 
 /// The entries of an [`AsyncTable`] within bounds, in order; made by [`AsyncTable::range`].
 ///
@@ -27,6 +30,32 @@ pub struct AsyncRange {
     way: Way,
     /// To return instead of the first entry.
     error: Option<Error>,
+}
+
+/// Walks.
+impl AsyncTable {
+    /// The entries whose keys lie within `bounds`, in order. Reads nothing if a filter of prefixes rules it out; see
+    /// [`Table::range`].
+    pub fn range(&self, bounds: impl KeyRange) -> AsyncRange {
+        AsyncRange::new(self, bounds.key_bounds(), None)
+    }
+
+    /// The entries whose keys begin with `prefix`, in order; see [`Table::prefix`].
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> AsyncRange {
+        self.prefix_from(prefix, Bound::<&[u8]>::Unbounded)
+    }
+
+    /// The entries of [`prefix`](AsyncTable::prefix) from `start` on; see [`Table::prefix_from`].
+    pub fn prefix_from(
+        &self,
+        prefix: impl AsRef<[u8]>,
+        start: Bound<impl AsRef<[u8]>>,
+    ) -> AsyncRange {
+        // The order is not asked about a prefix that may be no key to it.
+        let error = self.table.order().ok().and_then(no_prefix_in);
+        let bounds = prefix_bounds_from(prefix.as_ref(), start);
+        AsyncRange::new(self, bounds, error)
+    }
 }
 
 impl AsyncRange {
@@ -49,8 +78,9 @@ impl AsyncRange {
             cursor.is_limited = table.table.prefixes_exclude(&cursor.bounds)?;
         }
         if !cursor.is_limited {
-            let parts = table.table.inner.missing_for_bounds(&cursor.bounds)?;
-            table.bring(parts).await?;
+            let (parts, order) = (&table.table.opened.parts, cursor.order_of_bounds()?);
+            let within = || parts.blocks_within(&cursor.bounds, order).map(drop);
+            table.ask(within).await?;
             cursor.limit()?;
         }
         self.blocks.unasked = cursor.ahead.limits.clone();

@@ -9,21 +9,20 @@ use bytes::Bytes;
 use futures_util::TryStreamExt;
 
 use super::flights::Flights;
-use super::range::AsyncRange;
-use super::source::{AsyncReadAt, Tail};
 use crate::error::{Error, Result};
 use crate::filter::FilterEntry;
 use crate::format::properties::Properties;
-use crate::read::bounds::{Bounds, KeyRange, prefix_bounds_from};
-use crate::read::file::{Stretch, TAIL_LEN, TableFile};
-use crate::read::get_many::{Values, blocks_of, sort_by_block};
-use crate::read::options::{OpenOptions, ReadOptions};
-use crate::read::range::no_prefix_in;
+use crate::read::open::options::OpenOptions;
+use crate::read::parts::bounds::Bounds;
+use crate::read::source::async_read_at::{AsyncReadAt, Tail};
+use crate::read::source::file::{Stretch, TAIL_LEN, TableFile};
+use crate::read::source::stats::Stats;
 use crate::read::source::{Source, SourceBytes};
-use crate::read::stats::Stats;
-use crate::read::store::whole;
+use crate::read::store::{ReadOptions, whole};
+use crate::read::table::get_many::{Lookups, Values, blocks_of, sort_by_block};
+use crate::read::table::splits::splits_by_blocks;
+use crate::read::table::table_cache::OpenTable;
 use crate::read::table::{Table, find_value};
-use crate::read::table_cache::OpenTable;
 
 /// An open table whose blocks are fetched from an [`AsyncReadAt`]: the twin of [`Table`], with the same answers.
 ///
@@ -128,27 +127,16 @@ impl AsyncTable {
     ///
     /// As [`Table::get`], and [`ErrorKind::Replaced`](crate::ErrorKind::Replaced).
     pub async fn get(&self, key: impl AsRef<[u8]> + Send) -> Result<Option<Bytes>> {
-        let (key, inner, order) = (key.as_ref(), &*self.table.inner, self.table.order()?);
-        self.bring_for(&[key]).await?;
-        let Some(found) = self.table.candidate(key, order)? else {
+        let (key, order) = (key.as_ref(), self.table.order()?);
+        let candidate = || self.table.ask_candidate(key, order, REQUEST_LAYERS);
+        let Some(found) = self.ask(candidate).await? else {
             return Ok(None);
         };
         let (found, part) = (found.to_ref(), found.part());
         let block = self.fetch_block(found).await?;
         let value = find_value(whole(&block), key, order, part);
-        let value = value.map_err(|defect| inner.locate(found, defect))?;
+        let value = value.map_err(|defect| self.table.opened.store.locate(found, defect))?;
         Ok(value.map(|value| block.slice(value)))
-    }
-
-    /// Fetches what lookups of `keys` need of filter and index.
-    async fn bring_for<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<()> {
-        let (inner, order) = (&*self.table.inner, self.table.order()?);
-        let missing = || {
-            let keys = keys.iter().map(AsRef::as_ref);
-            keys.flat_map(|key| inner.missing_for(key, order, REQUEST_LAYERS))
-                .collect()
-        };
-        self.bring_all(missing).await
     }
 
     /// Returns the values of many keys, in the order of `keys`; `None` for each that the table does not hold.
@@ -161,8 +149,9 @@ impl AsyncTable {
     ///
     /// As [`get`](AsyncTable::get), for one block that cannot be read; no value is returned then.
     pub async fn get_many<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
-        self.bring_for(keys).await?;
-        let mut wanted = self.table.wanted(keys)?;
+        let mut lookups = Lookups::new(&self.table, keys)?;
+        self.ask(|| lookups.ask(REQUEST_LAYERS)).await?;
+        let mut wanted = lookups.wanted;
         sort_by_block(&mut wanted);
         let of_blocks = blocks_of(&wanted).map(|(found, keys)| (found.to_ref(), keys));
         let (blocks, of_blocks): (Vec<_>, Vec<_>) = of_blocks.unzip();
@@ -174,29 +163,6 @@ impl AsyncTable {
         Ok(found.values)
     }
 
-    /// The entries whose keys lie within `bounds`, in order. Reads nothing if a filter of prefixes rules it out; see
-    /// [`Table::range`].
-    pub fn range(&self, bounds: impl KeyRange) -> AsyncRange {
-        AsyncRange::new(self, bounds.key_bounds(), None)
-    }
-
-    /// The entries whose keys begin with `prefix`, in order; see [`Table::prefix`].
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> AsyncRange {
-        self.prefix_from(prefix, Bound::<&[u8]>::Unbounded)
-    }
-
-    /// The entries of [`prefix`](AsyncTable::prefix) from `start` on; see [`Table::prefix_from`].
-    pub fn prefix_from(
-        &self,
-        prefix: impl AsRef<[u8]>,
-        start: Bound<impl AsRef<[u8]>>,
-    ) -> AsyncRange {
-        // The order is not asked about a prefix that may be no key to it.
-        let error = self.table.order().ok().and_then(no_prefix_in);
-        let bounds = prefix_bounds_from(prefix.as_ref(), start);
-        AsyncRange::new(self, bounds, error)
-    }
-
     /// Whether the table may hold `key`, by filter and index alone: requests only pieces of them that were not needed before. See
     /// [`Table::may_contain`].
     ///
@@ -204,17 +170,26 @@ impl AsyncTable {
     ///
     /// As [`Table::may_contain`].
     pub async fn may_contain(&self, key: impl AsRef<[u8]> + Send) -> Result<bool> {
-        if self.table.order().is_ok() {
-            self.bring_for(&[key.as_ref()]).await?;
-        }
-        self.table.may_contain(key)
+        let Ok(order) = self.table.order() else {
+            return Ok(true);
+        };
+        let candidate = || {
+            let found = self
+                .table
+                .ask_candidate(key.as_ref(), order, REQUEST_LAYERS);
+            Ok(found?.is_some())
+        };
+        self.ask(candidate).await
     }
 
     /// Fetches what tells, in the filter of prefixes, whether a key is within these bounds.
     pub(super) async fn bring_prefixes(&self, bounds: &Bounds) -> Result<()> {
-        let prefix = self.table.prefix_to_ask(bounds);
-        let missing = |prefix| self.table.inner.missing_for_prefix(prefix, REQUEST_LAYERS);
-        self.bring_all(|| prefix.map_or(Vec::new(), missing)).await
+        let parts = &self.table.opened.parts;
+        let Some(prefix) = parts.prefix_to_ask(bounds) else {
+            return Ok(());
+        };
+        let passes = || parts.passes_prefix(prefix, REQUEST_LAYERS);
+        self.ask(passes).await.map(drop)
     }
 
     /// Bounds of about `n` parts of the table with about as many bytes each; see [`Table::splits`].
@@ -223,9 +198,9 @@ impl AsyncTable {
     ///
     /// As [`Table::splits`].
     pub async fn splits(&self, n: usize) -> Result<Vec<(Bound<Bytes>, Bound<Bytes>)>> {
-        let inner = &*self.table.inner;
-        if self.table.order().is_ok() && inner.splits_by_blocks(n) {
-            self.bring(inner.index_parts(0..inner.index.len())).await?;
+        let parts = &self.table.opened.parts;
+        if self.table.order().is_ok() && splits_by_blocks(&parts.index, n) {
+            self.bring(parts.index_parts(0..parts.index.len())).await?;
         }
         self.table.splits(n)
     }
@@ -263,7 +238,7 @@ impl AsyncTable {
     /// Bytes at the end of the file that are all that opening needs: those after the last data block, or all of a file of up to
     /// 64 KiB, whose keys are checked then.
     pub fn tail_len(&self) -> u64 {
-        let (size, index) = (self.table.file_bytes(), &self.table.inner.index);
+        let (size, index) = (self.table.file_bytes(), &self.table.opened.parts.index);
         match index.pieces().checked_sub(1) {
             // The last handle may not have been checked yet.
             Some(last) if size > TAIL_LEN => size.saturating_sub(index.data_end(last)),

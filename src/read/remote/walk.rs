@@ -7,16 +7,18 @@ use std::ops::Range;
 use bytes::Bytes;
 use futures_util::future::{FutureExt, join_all, select};
 
-use super::fetch::MAX_REQUEST_LEN;
 use super::flights::Flight;
 use super::table::AsyncTable;
 use crate::error::Result;
 use crate::format::frame;
-use crate::read::bounds::Way;
-use crate::read::coalesce::Group;
-use crate::read::file::Stretch;
-use crate::read::index::BlockRef;
-use crate::read::store::{Use, frame_range};
+use crate::read::parts::bounds::Way;
+use crate::read::parts::index::BlockRef;
+use crate::read::source::async_read_at::MAX_REQUEST_LEN;
+use crate::read::source::coalesce::Group;
+use crate::read::source::file::Stretch;
+use crate::read::store::Use;
+use crate::read::table::opened::Opened;
+use crate::read::walk::ahead::next_run;
 
 /// Bytes of a walk's first request, unless a single block takes more: they take no longer than a block of 4 KiB.
 const FIRST_LEN: u64 = 64 << 10;
@@ -74,16 +76,14 @@ impl WalkBlocks {
         i: usize,
         way: Way,
     ) -> Result<(BlockRef, Bytes, bool)> {
-        let inner = &*table.table.inner;
-        if inner.index.block(i).is_err() {
-            let ahead = inner.pieces_of_walk(i, &self.unasked, Some(way), INDEX_LEN);
-            if table.bring(ahead).await.is_err() {
-                // If a piece ahead cannot be read, that is for those who come to it.
-                table.bring(inner.index_parts(i..i + 1)).await?;
-            }
+        let Opened { parts, store, .. } = &*table.table.opened;
+        if parts.block(i).is_err() {
+            // If a piece ahead cannot be read, that is for those who come to it.
+            let ahead = parts.pieces_of_walk(i, &self.unasked, Some(way), INDEX_LEN);
+            table.bring(ahead).await.ok();
         }
-        let found = inner.block(i)?;
-        let bytes = frame_range(found.handle);
+        let found = table.ask(|| parts.block(i)).await?;
+        let bytes = found.handle.frame_in_file();
         if self.here.get(&bytes).is_none() {
             self.here = Stretch::default();
             self.ask(table, way);
@@ -95,7 +95,7 @@ impl WalkBlocks {
             }
         }
         if let Some(frame) = self.here.get(&bytes)
-            && let Ok(payload) = inner.try_admit(found, &frame, table.table.read, Use::Walk)
+            && let Ok(payload) = store.try_admit(parts, found, &frame, table.table.read, Use::Walk)
         {
             return Ok((found, payload, frame::is_raw(&frame)));
         }
@@ -116,7 +116,8 @@ impl WalkBlocks {
     /// Makes requests for the blocks that come next and are not in the cache, up to where the walk must first come to the next piece of
     /// the index.
     fn ask(&mut self, table: &AsyncTable, way: Way) {
-        let inner = &*table.table.inner;
+        let opened = &*table.table.opened;
+        let Opened { parts, store, .. } = opened;
         let [few, many] = MAX_AHEAD;
         let most = match self.len {
             FIRST_LEN => 1,
@@ -125,11 +126,11 @@ impl WalkBlocks {
         };
         while self.asked.len() < most
             && let Some(next) = way.first(&self.unasked)
-            && let Ok(found) = inner.index.block(next)
+            && let Ok(found) = parts.block(next)
         {
             let mut run = Group::of(found);
-            if !inner.is_cached(found) {
-                run = inner.run(found, way, &self.unasked, self.len);
+            if !store.is_cached(parts, found) {
+                run = next_run(opened, found, way, &self.unasked, self.len);
                 let flight = table.request(run.bytes);
                 self.asked.push_back((run.parts.clone(), flight));
                 self.len = MAX_REQUEST_LEN.min(2 * self.len);

@@ -1,0 +1,504 @@
+//! Opening a table: footer, metaindex, properties, index, filters.
+
+pub(crate) mod metaindex;
+pub(crate) mod options;
+pub(crate) mod recognise;
+
+use std::ops::Range;
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+
+use crate::comparator::Order;
+use crate::error::{Error, ErrorKind, Result, Section};
+use crate::filter::RibbonFilterPolicy;
+use crate::format::Defect;
+use crate::format::block::Block;
+use crate::format::block_cursor::BlockCursor;
+use crate::format::footer::{BlockHandle, Footer};
+use crate::format::frame;
+use crate::format::internal_key::user_order;
+use crate::format::pieces::{IndexPieces, Pieces};
+use crate::format::pieces_filter::FilterPieces;
+use crate::format::properties::{KeyKind, Properties, STORED_ORDER};
+use crate::read::open::metaindex::{Metaindex, NamedFilter};
+use crate::read::open::options::OpenOptions;
+use crate::read::open::recognise::{Evidence, may_be_internal};
+use crate::read::parts::filter::{FilterOf, TableFilter};
+use crate::read::parts::index::{BlockRef, Index};
+use crate::read::parts::{Part, Parts};
+use crate::read::source::Source;
+use crate::read::source::file::{TAIL_LEN, TableFile};
+use crate::read::store::{BlockStore, MAX_BATCH_BLOCKS, batch_len, check_frame};
+use crate::read::table::Table;
+use crate::read::table::opened::Opened;
+
+/// Bytes before a metaindex that are read with it: an ordinary properties block takes some 300.
+const PROPERTIES_ROOM: u64 = 4 << 10;
+
+/// Where the index does not tell a plain table from a database's, entries of the first data block are looked at until their keys take
+/// so many bytes, a kilobyte each at least: sharing prefixes, keys could take the square of the block.
+const MAX_BYTES: usize = 64 << 10;
+
+impl OpenOptions {
+    /// Opens the table at `path`.
+    ///
+    /// Reads the last 64 KiB of the file. That is enough for a table of this crate of any size, unless its index keys are long:
+    /// those take a second read. Pieces of its index and filters are read when a lookup first needs them, unless
+    /// [`preload`](OpenOptions::preload) is asked for. Of a large table of another writer, it then reads metaindex and index; the
+    /// filter is read when it is first asked. If nothing says what the table is and its index could be a database's, opening also
+    /// reads its first data block. The order of keys is checked in what is read of the index, and in a file of up to 64 KiB in all
+    /// blocks. **A larger table that does not record its order, and whose order seldom differs from the assumed one, can hide keys:**
+    /// a lookup returns `None` for a key that the table has, until a block that shows the order is read.
+    /// [`check_order`](OpenOptions::check_order) rules that out.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotATable`] for another kind of file, [`ErrorKind::Corruption`] for a damaged table (except for its data
+    /// blocks, of which at most the first must be readable), [`ErrorKind::Comparator`], [`ErrorKind::DatabaseTable`],
+    /// [`ErrorKind::Unsupported`] and [`ErrorKind::Io`].
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Table> {
+        self.open_source(Source::open(path)?)
+    }
+
+    /// Opens a table from memory, an open file, or anything that implements [`ReadAt`](crate::ReadAt).
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](OpenOptions::open).
+    pub fn open_source(&self, source: impl Into<Source>) -> Result<Table> {
+        let file = TableFile::new(source.into());
+        file.and_then(|file| ready(self.open_file(file)))
+    }
+
+    /// Opens the table in `file`. Each step says what it needs of the file, and all that is missing of that is read at once.
+    pub(crate) async fn open_file(&self, mut file: TableFile) -> Result<Table> {
+        // A remote file comes with its tail.
+        if !file.holds(&(file.footer_offset()..file.size)) {
+            let tail = file.size.saturating_sub(TAIL_LEN)..file.size;
+            file.hold([tail]).await?;
+        }
+        let Some(footer) = file.find_footer()? else {
+            file.hold(file.ends()).await?;
+            return Err(file.not_a_table());
+        };
+        file.hold(metadata(&file, &footer)).await?;
+        let index_at = file.range_of(footer.index);
+        let mut opening = Opening {
+            options: self,
+            file,
+            footer,
+        };
+        let metaindex = opening.read_metaindex();
+        if metaindex.as_ref().is_err_and(is_of_file) {
+            // Without its index a table is lost: where both are damaged, that is the error.
+            opening.file.hold(index_at.clone()).await?;
+            opening.read_index()?;
+        }
+        let metaindex = metaindex?;
+        opening.file.hold(opening.needed(&metaindex)).await?;
+        let properties = opening.read_properties(&metaindex)?;
+        let pieces = opening.read_pieces(&metaindex, properties.as_ref())?;
+        if pieces.is_none() {
+            opening.file.hold(index_at).await?;
+        }
+        let (index, divided) = pieces.map_or((None, Vec::new()), |p| (Some(p.index), p.filters));
+        let order = opening.choose_order(properties.as_ref())?;
+        let index = opening.decode_index(index, order.as_ref())?;
+        let keeps_all = self.chose_cache || !opening.file.source.is_near();
+        let store = BlockStore::new(opening.file, self.cache.clone(), keeps_all);
+        let parts = Parts {
+            order,
+            index,
+            filter: None,
+            prefixes: None,
+        };
+        let mut opened = Opened::new(parts, store, properties);
+        if !self.may_hold_user_keys(&mut opened).await? && self.needs_metaindex() {
+            self.attach_filters(&mut opened, metaindex, divided)?;
+        }
+        opened.admit_tail().await?;
+        // In a file whose tail is all of it, an index of so few blocks ascends by chance. A table that was copied in the order in
+        // which it was stored may be in any.
+        let properties = opened.properties.as_ref();
+        let is_strict = self.check_order || properties.is_some_and(Properties::is_as_stored);
+        if !self.stored_order && (is_strict || opened.store.file.size <= TAIL_LEN) {
+            opened.check_order(is_strict).await?;
+        }
+        if self.preload {
+            opened.load_parts(opened.parts.all(), false).await?;
+        }
+        let file = &mut opened.store.file;
+        file.held = Vec::new();
+        if let Some(map) = file.map() {
+            // From now on, it is read here and there: reading ahead of that would be wasted.
+            map.expect_random_access();
+        }
+        Ok(Table {
+            opened: Arc::new(opened),
+            read: self.read,
+        })
+    }
+
+    /// Whether a filter may hold user keys, which are not those that lookups ask it for: the table is a database's, or may be, and
+    /// the caller takes it for a plain one. An error if it certainly is, unless the caller named its order.
+    ///
+    /// Read as a plain one it would lose keys in silence: they are in another order, and the filter holds user keys. Nearly always
+    /// the first index key shows that a table is plain. If all keys of the index could be a
+    /// database's, the first data block decides.
+    async fn may_hold_user_keys(&self, opened: &mut Opened) -> Result<bool> {
+        if self.stored_order || self.order.as_ref().is_some_and(Order::shortens_filter_keys) {
+            return Ok(false); // no filter is asked, or the caller knows of user keys
+        }
+        if let Some(properties) = &opened.properties {
+            return Ok(properties.key_kind == KeyKind::Database);
+        }
+        let is_settled = self.order.is_some() && !self.filters;
+        let index = &opened.parts.index;
+        if is_settled || index.len() == 0 || !index.first_keys().all(may_be_internal) {
+            return Ok(false);
+        }
+        let mut evidence = evidence_of(index);
+        let first = opened.block(0)?;
+        let frame = first.handle.frame_in_file();
+        opened.store.file.hold([frame]).await?;
+        match opened.read_first_entries(first, &mut evidence) {
+            // A damaged block is for lookups to find. It tells nothing of the filter.
+            Err(_) if self.order.is_some() => return Ok(true),
+            read => read?,
+        }
+        if self.order.is_none() && evidence.verdict() == Some(KeyKind::Database) {
+            return Err(opened.store.file.name_in(database_table()));
+        }
+        Ok(evidence.may_hold_internal_keys())
+    }
+
+    /// Chooses the filters that lookups use, which are read when they are first asked.
+    fn attach_filters(
+        &self,
+        Opened { parts, store, .. }: &mut Opened,
+        metaindex: Metaindex,
+        mut divided: Vec<FilterPieces>,
+    ) -> Result<()> {
+        let footer = parts.index.footer;
+        let (file, metaindex_at) = (&store.file, footer.metaindex.offset);
+        let of_metaindex = |defect| file.locate(defect, Section::Metaindex, metaindex_at);
+        // Keys, or user keys in a database's table.
+        let order = parts.order.as_ref();
+        let order = order.map(|order| user_order(order).unwrap_or(order));
+        let is_bytewise = matches!(order, Some(Order::Bytewise));
+        let prefixes = metaindex.prefixes.filter(|_| is_bytewise);
+        for NamedFilter { of, handle, rank } in [metaindex.filter, prefixes].into_iter().flatten() {
+            let handle = handle.map_err(of_metaindex)?;
+            let checked = file.check_handle(handle, Section::Filter);
+            checked.map_err(of_metaindex)?;
+            let mut pieces = divided.extract_if(.., |pieces| pieces.handle == handle);
+            let pieces = pieces.next().filter(|pieces| match &of {
+                // A caller's policy takes whole filters, whatever its name.
+                FilterOf::Keys(policy) => {
+                    let is_ours = rank >= self.policies.len();
+                    let is_ribbon = is_ours && policy.name() == RibbonFilterPolicy::NAME;
+                    is_ribbon && pieces.covers(footer.data_end())
+                }
+                FilterOf::Prefixes(_) => true,
+            });
+            let slot = match of {
+                FilterOf::Keys(_) => &mut parts.filter,
+                FilterOf::Prefixes(_) => &mut parts.prefixes,
+            };
+            *slot = Some(TableFilter::new(of, handle, pieces));
+        }
+        Ok(())
+    }
+
+    fn needs_metaindex(&self) -> bool {
+        self.filters && !self.stored_order
+    }
+}
+
+/// Where the metaindex lies, with what may be the properties before it, and the index, which is needed in any case. Nothing if the
+/// metaindex is held: the index then comes with what that names.
+fn metadata(file: &TableFile, footer: &Footer) -> Vec<Range<u64>> {
+    let metaindex = file.range_of(footer.metaindex);
+    let Some(metaindex) = metaindex.filter(|metaindex| !file.holds(metaindex)) else {
+        return Vec::new();
+    };
+    let metaindex = metaindex.start.saturating_sub(PROPERTIES_ROOM)..metaindex.end;
+    let index = file.range_of(footer.index);
+    [Some(metaindex), index].into_iter().flatten().collect()
+}
+
+/// A table of which some parts were read.
+struct Opening<'o> {
+    options: &'o OpenOptions,
+    file: TableFile,
+    footer: Footer,
+}
+
+impl Opening<'_> {
+    /// What the metaindex names: nothing if it is damaged, for a caller who does without filters.
+    fn read_metaindex(&self) -> Result<Metaindex> {
+        self.if_readable(|| {
+            let decode = |block: Bytes| Metaindex::decode(&block, self.options);
+            self.read_block(self.footer.metaindex, Section::Metaindex, decode)
+        })
+    }
+
+    /// Where the blocks lie that opening reads after the metaindex: properties, and what tells the pieces of index and filters; or
+    /// the index, if nothing does.
+    fn needed(&self, metaindex: &Metaindex) -> Vec<Range<u64>> {
+        let pieces = metaindex.pieces.unwrap_or(self.footer.index);
+        let needed = [pieces].into_iter().chain(metaindex.properties);
+        let ranges = needed.filter_map(|handle| self.file.range_of(handle));
+        ranges.collect()
+    }
+
+    /// What the table says of itself.
+    fn read_properties(&self, metaindex: &Metaindex) -> Result<Option<Properties>> {
+        let Some(handle) = metaindex.properties else {
+            return Ok(None);
+        };
+        let decode = |block: Bytes| Properties::decode(&block).map(Some);
+        self.if_readable(|| self.read_block(handle, Section::Properties, decode))
+    }
+
+    /// How index and filters are divided, if the table says so in a version that is known. One without properties does not.
+    fn read_pieces(
+        &self,
+        metaindex: &Metaindex,
+        properties: Option<&Properties>,
+    ) -> Result<Option<Pieces>> {
+        let (Some(handle), Some(_)) = (metaindex.pieces, properties) else {
+            return Ok(None);
+        };
+        self.if_readable(|| {
+            let Some(pieces) = self.read_block(handle, Section::Pieces, Pieces::decode)? else {
+                return Ok(None);
+            };
+            let checked = pieces.check_filters(&metaindex.handles);
+            checked.map_err(|defect| self.file.locate(defect, Section::Pieces, handle.offset))?;
+            // Both blocks have a right checksum; the footer has none.
+            let index = self.footer.index;
+            let checked = self.file.check_handle(index, Section::Index);
+            let checked = checked.and_then(|_| pieces.check_index(index));
+            let place = self.file.footer_offset();
+            checked.map_err(|defect| self.file.locate(defect, Section::Footer, place))?;
+            Ok(Some(pieces))
+        })
+    }
+
+    /// What `read` returns; nothing in place of damage, for a caller who does without filters.
+    fn if_readable<T: Default>(&self, read: impl FnOnce() -> Result<T>) -> Result<T> {
+        match read() {
+            Err(error) if !self.options.needs_metaindex() && is_of_file(&error) => Ok(T::default()),
+            read => read,
+        }
+    }
+
+    /// What `decode` makes of a block that footer or metaindex name.
+    fn read_block<T>(
+        &self,
+        handle: BlockHandle,
+        section: Section,
+        decode: impl FnOnce(Bytes) -> Result<T, Defect>,
+    ) -> Result<T> {
+        let named_by = match section {
+            Section::Metaindex | Section::Index => (Section::Footer, self.file.footer_offset()),
+            _ => (Section::Metaindex, self.footer.metaindex.offset),
+        };
+        let frame = self.file.read_sound_frame(handle, section, named_by)?;
+        let decoded = frame::open(&frame).and_then(decode);
+        decoded.map_err(|defect| self.file.locate(defect, section, handle.offset))
+    }
+
+    /// The order to read the table in, which is what the caller named, and what the table says of itself if it does; `None`
+    /// for its stored order.
+    fn choose_order(&self, properties: Option<&Properties>) -> Result<Option<Order>> {
+        let options = self.options;
+        if options.stored_order {
+            return Ok(None);
+        }
+        let order = options.order.clone().unwrap_or(Order::Bytewise);
+        let Some(properties) = properties else {
+            return Ok(Some(order));
+        };
+        let (kind, user) = match user_order(&order) {
+            Some(user) => (KeyKind::Database, user),
+            None => (KeyKind::Plain, &order),
+        };
+        // A copy of a table whose order nobody knew takes any comparator that the caller names, and is checked whole.
+        let is_any = properties.comparator == STORED_ORDER && options.order.is_some();
+        let is_named = user.comparator().name() == properties.comparator || is_any;
+        if kind == properties.key_kind && is_named {
+            return Ok(Some(order));
+        }
+        Err(self.file.name_in(match properties.key_kind {
+            KeyKind::Database if options.order.is_none() => database_table(),
+            _ => ordered_by(properties),
+        }))
+    }
+
+    fn read_index(&self) -> Result<Bytes> {
+        let block = self.read_block(self.footer.index, Section::Index, Ok);
+        block.map_err(|error| match error.kind() {
+            ErrorKind::Corruption => error.with_hint("restore the file from a copy"),
+            _ => error,
+        })
+    }
+
+    /// The index as `pieces` divide it, or the index block.
+    fn decode_index(&self, pieces: Option<IndexPieces>, order: Option<&Order>) -> Result<Index> {
+        let (file, footer) = (&self.file, self.footer);
+        let locate = |defect| file.locate(defect, Section::Index, footer.index.offset);
+        if let Some(pieces) = pieces {
+            return Index::in_file(pieces, footer, order).map_err(locate);
+        }
+        let block = self.read_index()?;
+        let decode = |order| Index::of_block(block.clone(), footer, file.size, order);
+        decode(order).map_err(|defect| {
+            // An index that does not ascend bytewise is seldom a plain table's.
+            let is_database =
+                |index: Index| evidence_of(&index).verdict() == Some(KeyKind::Database);
+            let is_unnamed = defect.is_misordered() && self.options.order.is_none();
+            if is_unnamed && decode(None).is_ok_and(is_database) {
+                self.file.name_in(database_table())
+            } else {
+                locate(defect)
+            }
+        })
+    }
+}
+
+/// Whether an error is due to what the file has, and not to a read that failed.
+fn is_of_file(error: &Error) -> bool {
+    !matches!(error.kind(), ErrorKind::Io | ErrorKind::Replaced)
+}
+
+/// What `future` returns, which never waits: nothing is awaited but requests, and there are none.
+fn ready<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => Err(Error::new(
+            ErrorKind::InvalidState,
+            "reading a file waits, although nothing that it awaits does",
+        )),
+    }
+}
+
+impl Table {
+    /// Opens the table at `path` with [`OpenOptions::new`]; see [`OpenOptions::open`].
+    ///
+    /// **A table of more than 64 KiB that does not record its order can hide keys, if its order seldom differs from the bytewise one:**
+    /// [`get`](Table::get) returns `None` for a key that the table has, until a block that shows the order is read.
+    /// [`OpenOptions::check_order`] rules that out. Tables of this crate record their order, unless they are written without
+    /// [properties](crate::WriteOptions::properties), as LevelDB's tables are.
+    ///
+    /// # Errors
+    ///
+    /// As [`OpenOptions::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Table> {
+        OpenOptions::new().open(path)
+    }
+}
+
+impl Opened {
+    /// Keeps those parts that came with the end of the file. What is damaged there is an error now.
+    async fn admit_tail(&mut self) -> Result<()> {
+        self.load_parts(self.parts.all(), true).await
+    }
+
+    /// Checks and keeps `parts`, of which those are read first that are not held; or only those that are held.
+    async fn load_parts(&mut self, parts: Vec<Part>, only_held: bool) -> Result<()> {
+        let (mut parts, file) = (self.parts.unread(parts), &mut self.store.file);
+        parts.retain(|(range, _)| !only_held || file.holds(range));
+        let ranges = parts.iter().map(|(range, _)| range.clone());
+        file.hold(ranges).await?;
+        // The index first: it tells what a filter covers.
+        parts.sort_by_key(|(_, part)| *part);
+        for (range, part) in parts {
+            self.admit_part(part, &self.store.file.read_range(&range)?)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the first entries of the first data block as evidence. No more, so that opening stays fast when the block is large.
+    fn read_first_entries(&self, first: BlockRef, evidence: &mut Evidence) -> Result<()> {
+        let frame = self.store.file.read_frame(first.handle)?;
+        let mut read = || {
+            frame::verify(&frame)?;
+            let mut cursor = BlockCursor::new(Block::parse(frame::open(&frame)?)?);
+            let (mut previous, mut bytes) = (None, 0);
+            while bytes < MAX_BYTES && cursor.next()? {
+                evidence.add_entry(previous.as_deref(), cursor.key(), cursor.value());
+                bytes += cursor.key().len().max(1 << 10);
+                previous = Some(cursor.key().to_vec());
+            }
+            Ok(())
+        };
+        read().map_err(|defect| self.store.locate(first, defect))
+    }
+
+    /// Checks the order of keys in all data blocks. A block that cannot be read, or is damaged, is an error if the check `is_strict`,
+    /// and else left for lookups to find.
+    async fn check_order(&mut self, is_strict: bool) -> Result<()> {
+        let all = self.parts.index.len();
+        self.load_parts(self.parts.index_parts(0..all), false)
+            .await?;
+        let is_fatal = |error: &Error| is_strict || error.kind() == ErrorKind::Comparator;
+        let (held, mut first) = (self.store.file.held.len(), 0);
+        while first < all {
+            let next = first..all.min(first + MAX_BATCH_BLOCKS);
+            let blocks: Vec<BlockRef> = next.map(|i| self.block(i)).collect::<Result<_>>()?;
+            let (batch, _) = blocks.split_at(batch_len(&blocks));
+            let ranges = batch.iter().map(|found| found.handle.frame_in_file());
+            let read = self.store.file.hold(ranges).await;
+            let check = |&found: &BlockRef| {
+                let frame = self.store.file.read_frame(found.handle)?;
+                let checked = check_frame(&self.parts, found, &frame).map(drop);
+                checked.map_err(|defect| self.store.locate(found, defect))
+            };
+            let checked = batch.iter().map(check);
+            let mut failed = [read].into_iter().chain(checked).filter_map(Result::err);
+            if let Some(error) = failed.find(is_fatal) {
+                return Err(error);
+            }
+            self.store.file.held.truncate(held);
+            first += batch.len();
+        }
+        Ok(())
+    }
+}
+
+/// What the [first keys](Index::first_keys) of an index say of the table's kind.
+fn evidence_of(index: &Index) -> Evidence {
+    let (mut evidence, mut previous) = (Evidence::default(), None);
+    let keys = index.first_keys();
+    keys.for_each(|key| evidence.add_index_key(previous.replace(key), key));
+    evidence
+}
+
+/// The error of a table that says that it is of another order or kind than the caller named.
+#[cold]
+fn ordered_by(properties: &Properties) -> Error {
+    let name = &properties.comparator;
+    let (kind, how) = match properties.key_kind {
+        KeyKind::Plain => ("plain table", "Table"),
+        KeyKind::Database => ("table of a LevelDB database", "DbTable"),
+    };
+    let message = format!(
+        "this is a {kind}, ordered by {name:?}: open it as a {how} with that comparator, or in its stored order"
+    );
+    Error::new(ErrorKind::Comparator, message)
+}
+
+#[cold]
+fn database_table() -> Error {
+    Error::new(
+        ErrorKind::DatabaseTable,
+        "this table belongs to a LevelDB database (each key ends in a sequence number and a type): \
+         open it with DbTable, or, to read its keys as they are stored, with the comparator named",
+    )
+}

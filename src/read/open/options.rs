@@ -1,0 +1,179 @@
+//! How a table is opened and read.
+
+use std::sync::Arc;
+
+use crate::comparator::{Comparator, Order};
+use crate::filter::{
+    BloomFilterPolicy, FilterPolicy, OldBloomFilterPolicy, PrefixExtractor, RibbonFilterPolicy,
+    built_in_extractor,
+};
+use crate::read::store::ReadOptions;
+use crate::read::store::cache::BlockCache;
+
+/// How a table is opened.
+///
+/// Options that are on or off take a `bool`. [`no_filter`](OpenOptions::no_filter) and [`no_cache`](OpenOptions::no_cache) do without
+/// what is there by default; [`stored_order`](OpenOptions::stored_order) takes the place of a
+/// [`comparator`](OpenOptions::comparator).
+///
+/// ```no_run
+/// use leveltable::{BlockCache, OpenOptions};
+///
+/// let table = OpenOptions::new().cache(BlockCache::new(64 << 20)).open("table.ldb")?;
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct OpenOptions {
+    /// `None` if the caller did not say: bytewise, and a database's table is recognised and refused.
+    pub(crate) order: Option<Order>,
+    /// Opens a table of any order for walking.
+    pub(crate) stored_order: bool,
+    /// Whether opening checks the order of all keys.
+    pub(crate) check_order: bool,
+    pub(crate) policies: Vec<Arc<dyn FilterPolicy>>,
+    pub(crate) extractors: Vec<Arc<dyn PrefixExtractor>>,
+    pub(crate) filters: bool,
+    /// Whether opening reads all of index and filters.
+    pub(crate) preload: bool,
+    pub(crate) cache: Option<BlockCache>,
+    /// Whether the caller chose the cache: every block that is read then goes to it.
+    pub(crate) chose_cache: bool,
+    pub(crate) read: ReadOptions,
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions::new()
+    }
+}
+
+impl OpenOptions {
+    /// Bytewise order, the built-in filter policies, the shared cache of 32 MiB, checksums verified.
+    pub fn new() -> OpenOptions {
+        OpenOptions {
+            order: None,
+            stored_order: false,
+            check_order: false,
+            policies: Vec::new(),
+            extractors: Vec::new(),
+            filters: true,
+            preload: false,
+            cache: Some(BlockCache::shared()),
+            chose_cache: false,
+            read: ReadOptions::new(),
+        }
+    }
+
+    /// The order that the table was written in.
+    ///
+    /// Naming one, even the bytewise one, also says that the table is to be read as it is stored: a table that looks like
+    /// a database's is then not refused. Its filter, which knows user keys, is used only if the comparator
+    /// [knows of them](Comparator::filter_key), as [`InternalKeyComparator`](crate::db::InternalKeyComparator) does.
+    ///
+    /// A comparator in another order than the table's is an error as soon as it shows: when the index keys do not ascend,
+    /// or the keys of a data block that is read for the first time. Until then, a key can be missed: see
+    /// [`check_order`](OpenOptions::check_order).
+    pub fn comparator(mut self, comparator: impl Comparator) -> OpenOptions {
+        self.order = Some(Order::of(comparator));
+        self.stored_order = false;
+        self
+    }
+
+    /// Opens a table whose order is not known, to walk it in the order in which it is stored.
+    ///
+    /// Cursors and ranges over all of it work in both directions; a range from one end only. Operations that compare keys
+    /// return an error of [`ErrorKind::Comparator`](crate::ErrorKind::Comparator): lookups, seeks, and ranges with bounds.
+    /// The filter is not read.
+    pub fn stored_order(mut self) -> OpenOptions {
+        self.order = None;
+        self.stored_order = true;
+        self
+    }
+
+    /// Whether opening reads the whole file to check that its keys are in the order that the table is opened in. `false` by
+    /// default. Afterwards, every lookup is right, or an error, whoever wrote the table and in whatever order.
+    ///
+    /// A table that records its order in its [properties](crate::Table::properties), as tables of this crate do by default, needs no such
+    /// check: opening it with another comparator fails. Of any other table, what is read is checked: the index
+    /// when the table is opened, each data block when it is first read, and a file of up to 64 KiB whole.
+    /// **A larger table in another order than the assumed one can hide keys from lookups:** if its index ascends in the assumed
+    /// order, and so do the blocks that lookups read, [`get`](crate::Table::get) returns `None` for a key in a block that it did not look in. The first block that
+    /// shows the order is an error. That takes an order that seldom differs from the assumed one.
+    ///
+    /// `true` costs a read of all data blocks, up to 256 KiB in a read, and their decompression; lookups then check no order.
+    /// Opening fails with [`ErrorKind::Comparator`](crate::ErrorKind::Comparator), and names two keys, if they are in another
+    /// order; and with the error of a block that cannot be read, is damaged, or has a codec that this build lacks, since its keys
+    /// may be any. Filters are not checked; `verify` of the crate `leveltable-repair` does that. Has no effect together with
+    /// [`stored_order`](OpenOptions::stored_order).
+    pub fn check_order(mut self, yes: bool) -> OpenOptions {
+        self.check_order = yes;
+        self
+    }
+
+    /// Whether opening reads and checks all of index and filters, so that damage in them is an error then, and no later lookup
+    /// reads more than its data block. `false` by default: their pieces are read when they are first needed.
+    pub fn preload(mut self, yes: bool) -> OpenOptions {
+        self.preload = yes;
+        self
+    }
+
+    /// Adds a filter policy, which is found by its name. It is used instead of a built-in one of the same name, or of one that
+    /// was added before. If a table has filters of several, the first added is used.
+    pub fn filter_policy(mut self, policy: impl FilterPolicy + 'static) -> OpenOptions {
+        self.policies.retain(|other| other.name() != policy.name());
+        self.policies.push(Arc::new(policy));
+        self
+    }
+
+    /// The filter policies that are known, the best first.
+    pub(crate) fn known_policies(&self) -> Vec<Arc<dyn FilterPolicy>> {
+        let built_in: [Arc<dyn FilterPolicy>; 3] = [
+            Arc::new(RibbonFilterPolicy::DEFAULT),
+            Arc::new(BloomFilterPolicy::new(10)),
+            Arc::new(OldBloomFilterPolicy),
+        ];
+        self.policies.iter().cloned().chain(built_in).collect()
+    }
+
+    /// Adds a prefix extractor of the application's own. A [filter of prefixes](crate::WriteOptions::prefix_filter) that was
+    /// written with an extractor of the same name is then used. The built-in extractors need not be added.
+    pub fn prefix_extractor(mut self, extractor: impl PrefixExtractor + 'static) -> OpenOptions {
+        self.extractors.push(Arc::new(extractor));
+        self
+    }
+
+    /// The extractor of this name, if it is known.
+    pub(crate) fn known_extractor(&self, name: &[u8]) -> Option<Arc<dyn PrefixExtractor>> {
+        let mut given = self.extractors.iter().rev();
+        let given = given.find(|extractor| extractor.name().as_bytes() == name);
+        given.cloned().or_else(|| built_in_extractor(name))
+    }
+
+    /// Opens without the filter, and so also a table whose filter or metaindex block is damaged. Every lookup then fetches
+    /// a data block. A filter of prefixes is not used either.
+    pub fn no_filter(mut self) -> OpenOptions {
+        self.filters = false;
+        self
+    }
+
+    /// Keeps blocks in `cache` instead of the shared one: every block that is read. (The [shared](BlockCache::shared) one keeps those
+    /// of a file that fit in it or are asked for again.)
+    pub fn cache(mut self, cache: BlockCache) -> OpenOptions {
+        self.cache = Some(cache);
+        self.chose_cache = true;
+        self
+    }
+
+    /// Keeps no blocks: each lookup reads its block.
+    pub fn no_cache(mut self) -> OpenOptions {
+        self.cache = None;
+        self
+    }
+
+    /// How lookups read unless [`Table::with_read_options`](crate::Table::with_read_options) says otherwise.
+    pub fn read(mut self, options: ReadOptions) -> OpenOptions {
+        self.read = options;
+        self
+    }
+}

@@ -1,0 +1,187 @@
+//! The filters of an open table, which appear when they are first needed: whole, or piece by piece.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+
+use crate::filter::{FilterEntry, FilterLayout, FilterPolicy, PrefixExtractor, RibbonFilterPolicy};
+use crate::format::Defect;
+use crate::format::filter_block::FilterBlockReader;
+use crate::format::footer::BlockHandle;
+use crate::format::frame;
+use crate::format::pieces_filter::FilterPieces;
+use crate::read::parts::index::NotLoaded;
+use crate::read::source::weight::weight_of;
+
+/// A filter in use.
+#[derive(Debug)]
+pub(crate) struct TableFilter {
+    pub(crate) of: FilterOf,
+    pub(crate) entry: FilterEntry,
+    handle: BlockHandle,
+    /// A ribbon of the whole table, as `about.pieces` divides it. Another filter is read whole, as piece 0.
+    divided: Option<FilterPieces>,
+    /// The pieces that are there.
+    cells: Box<[OnceLock<Bytes>]>,
+    /// What a filter that is read whole is, once it is there.
+    whole: OnceLock<Whole>,
+}
+
+/// What a filter holds.
+#[derive(Debug, Clone)]
+pub(crate) enum FilterOf {
+    /// Keys, by this policy.
+    Keys(Arc<dyn FilterPolicy>),
+    /// Prefixes of keys, by the default policy. Only in a table whose keys, or user keys, are in bytewise order.
+    Prefixes(Arc<dyn PrefixExtractor>),
+}
+
+/// A filter block that was read whole.
+#[derive(Debug)]
+struct Whole {
+    filter: FilterBlockReader,
+    /// Whether it consists of filters of the keys of data blocks at some offsets; else it is one filter of the keys of every data
+    /// block, or of their prefixes.
+    is_of_windows: bool,
+}
+
+impl TableFilter {
+    /// The filter in the block at `handle`, which is read whole unless it is divided.
+    pub(crate) fn new(
+        of: FilterOf,
+        handle: BlockHandle,
+        divided: Option<FilterPieces>,
+    ) -> TableFilter {
+        let pieces = divided.as_ref().map_or(1, FilterPieces::len);
+        let (policy, prefixes) = match &of {
+            FilterOf::Keys(policy) => (policy.name(), None),
+            FilterOf::Prefixes(extractor) => (RibbonFilterPolicy::NAME, Some(extractor.name())),
+        };
+        let entry = FilterEntry {
+            policy: policy.to_owned(),
+            prefixes: prefixes.map(str::to_owned),
+            bytes: handle.size,
+        };
+        TableFilter {
+            of,
+            entry,
+            handle,
+            divided,
+            cells: (0..pieces).map(|_| OnceLock::new()).collect(),
+            whole: OnceLock::new(),
+        }
+    }
+
+    /// Bytes of memory that it takes, with the pieces that are there, apart from what lies in a `file` in memory.
+    pub(crate) fn weight(&self, file: Option<&Bytes>) -> usize {
+        let own = self.divided.as_ref().map_or(0, FilterPieces::weight);
+        let pieces = self.cells.iter().filter_map(OnceLock::get);
+        let pieces: usize = pieces.map(|piece| weight_of(piece, file)).sum();
+        own + self.entry.weight() + size_of_val(&*self.cells) + pieces
+    }
+
+    /// Number of pieces.
+    pub(crate) fn pieces(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Whether piece `i` is there.
+    pub(crate) fn has(&self, i: usize) -> bool {
+        self.piece(i).is_some()
+    }
+
+    /// The pieces that `key` needs next, some of which may be there; where its codes are missing, those that it needs if it is in one
+    /// of the first `layers` layers of the ribbon.
+    pub(crate) fn needed(&self, key: &[u8], layers: usize) -> Vec<usize> {
+        match &self.divided {
+            None => vec![0],
+            Some(pieces) => {
+                pieces.missing(RibbonFilterPolicy::hash(key), layers, |i| self.piece(i))
+            }
+        }
+    }
+
+    /// Where piece `i` lies in the file.
+    pub(crate) fn range(&self, i: usize) -> Range<u64> {
+        match &self.divided {
+            None => self.handle.frame_in_file(),
+            Some(pieces) => pieces.range(i),
+        }
+    }
+
+    /// Checks and keeps piece `i`, whose `bytes` are those at its range; `last_block` is the offset of the last data block.
+    pub(crate) fn admit(
+        &self,
+        i: usize,
+        bytes: &Bytes,
+        last_block: Option<u64>,
+    ) -> Result<(), Defect> {
+        let mut kept = bytes.clone();
+        if let Some(pieces) = &self.divided {
+            pieces.check(i, bytes)?;
+        } else {
+            frame::verify(bytes)?;
+            kept = frame::open(bytes)?;
+            let filter = FilterBlockReader::new(kept.clone())?;
+            let is_of_windows = match self.of {
+                FilterOf::Keys(_) => !last_block.is_some_and(|last| filter.covers_all(last)),
+                FilterOf::Prefixes(_) => filter.check_prefixes().map(|()| false)?,
+            };
+            self.whole.get_or_init(|| Whole {
+                filter,
+                is_of_windows,
+            });
+        }
+        // Only now is the piece there. Another thread may have been faster.
+        self.cells.get(i).map(|cell| cell.set(kept));
+        Ok(())
+    }
+
+    /// Whether it consists of filters of windows, which know no key of another block than the one that they are asked for.
+    #[inline]
+    pub(crate) fn is_of_windows(&self) -> Result<bool, NotLoaded> {
+        let is_whole = self.divided.is_none();
+        Ok(is_whole && self.whole.get().ok_or(NotLoaded)?.is_of_windows)
+    }
+
+    /// The filters of windows, if it consists of such, and they are there.
+    #[inline]
+    pub(crate) fn windows(&self) -> Option<&FilterBlockReader> {
+        let whole = self.whole.get().filter(|whole| whole.is_of_windows);
+        whole.map(|whole| &whole.filter)
+    }
+
+    /// Whether the filter passes `key`, which is looked for in the data block at offset `block`: any, unless it is [of
+    /// windows](Self::is_of_windows).
+    #[inline]
+    pub(crate) fn ask(&self, key: &[u8], block: u64) -> Result<bool, NotLoaded> {
+        if let Some(pieces) = &self.divided {
+            let passes = pieces.ask(RibbonFilterPolicy::hash(key), |i| self.piece(i));
+            return passes.ok_or(NotLoaded);
+        }
+        let filter = &self.whole.get().ok_or(NotLoaded)?.filter;
+        Ok(match &self.of {
+            FilterOf::Keys(policy) => filter.key_may_match(&**policy, block, key),
+            FilterOf::Prefixes(_) => filter.prefix_may_match(key),
+        })
+    }
+
+    /// What is in the block; `None` if it is read whole, and is not there.
+    pub(crate) fn layout(&self) -> Option<FilterLayout> {
+        let filters = match &self.divided {
+            Some(_) => 1,
+            None => self.whole.get()?.filter.filter_count,
+        };
+        Some(FilterLayout {
+            filters,
+            whole_table: !self.is_of_windows().ok()?,
+        })
+    }
+
+    /// Piece `i`, if it is there.
+    #[inline]
+    fn piece(&self, i: usize) -> Option<&[u8]> {
+        self.cells.get(i)?.get().map(Bytes::as_ref)
+    }
+}

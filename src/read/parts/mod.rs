@@ -1,0 +1,325 @@
+//! Index and filters, in parts that appear when they are first needed: which data block may hold a key.
+//!
+//! Nothing here reads. A question is answered, or the parts are named that are missing to tell; who asked has them read and
+//! [admitted](Parts::admit), and asks again.
+
+pub(crate) mod bounds;
+pub(crate) mod filter;
+pub(crate) mod index;
+mod index_entries;
+pub(crate) mod state;
+
+use std::ops::{Bound, Range};
+
+use bytes::Bytes;
+
+use crate::comparator::Order;
+use crate::error::{self, Error, ErrorKind, Section};
+use crate::filter::prefix_of_all;
+use crate::format::Defect;
+use crate::format::block::Block;
+use crate::read::parts::bounds::{Bounds, Way, key_of};
+use crate::read::parts::filter::{FilterOf, TableFilter};
+use crate::read::parts::index::{BlockRef, Found, Index, NotLoaded};
+use crate::read::parts::state::State;
+
+/// Part of a file that is neither data nor needed to open the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    /// This piece of the index.
+    Index(usize),
+    /// This piece of the filter; piece 0 of one that is read whole.
+    Filter(usize),
+    /// This piece of the filter of prefixes.
+    Prefixes(usize),
+}
+
+/// What keeps a question from being answered.
+pub(crate) type Missing = Vec<Part>;
+
+/// Of so many layers of a ribbon filter, a lookup reads the pieces that a key may need at once.
+pub(crate) const LAYERS: usize = 1;
+
+/// The index and the filters of a table, as far as they were read.
+pub(crate) struct Parts {
+    /// `None` in a table that is only walked, since its order is not known.
+    pub(crate) order: Option<Order>,
+    pub(crate) index: Index,
+    /// The filter of keys that is in use.
+    pub(crate) filter: Option<TableFilter>,
+    /// The filter of prefixes that is in use.
+    pub(crate) prefixes: Option<TableFilter>,
+}
+
+/// Questions.
+impl Parts {
+    /// The order of the keys; an error if it is not known.
+    #[inline]
+    pub(crate) fn order(&self) -> error::Result<&Order> {
+        self.order.as_ref().ok_or_else(order_unknown)
+    }
+
+    /// The data block that a search of the [index](Index::seek) finds for `key`.
+    #[inline]
+    pub(crate) fn seek(
+        &self,
+        key: &[u8],
+        order: &Order,
+        is_wanted: bool,
+    ) -> Result<Option<Found<'_>>, Missing> {
+        let found = self.index.seek(key, order, is_wanted);
+        found.map_err(|NotLoaded| self.missing_of_index(key, order))
+    }
+
+    /// Data block `i`, one of `0..index.len()`.
+    pub(crate) fn block(&self, i: usize) -> Result<BlockRef, Missing> {
+        let found = self.index.block(i);
+        found.map_err(|NotLoaded| self.index_parts(i..i + 1))
+    }
+
+    /// The data blocks that may have entries within bounds, of which the `order` is asked about those that are keys.
+    pub(crate) fn blocks_within(
+        &self,
+        (lower, upper): &Bounds,
+        order: Option<&Order>,
+    ) -> Result<Range<usize>, Missing> {
+        let block_at = |bound| {
+            let sought = key_of(bound).zip(order);
+            sought.map_or(Ok(None), |(key, order)| self.seek(key, order, false))
+        };
+        let (first, last) = match (block_at(lower), block_at(upper)) {
+            (Ok(first), Ok(last)) => (first, last),
+            (first, last) => {
+                let missing = [first.err(), last.err()].into_iter().flatten();
+                return Err(missing.flatten().collect());
+            }
+        };
+        let all = self.index.len();
+        let start = match (lower, first) {
+            (Bound::Excluded(key), Some(found))
+                if key == found.key() && found.state().has(State::CHECKED) =>
+            {
+                // The block ends with the key at the latest, as was seen when it came in.
+                found.block() + 1
+            }
+            (_, Some(found)) => found.block(),
+            (Bound::Unbounded, None) => 0,
+            (_, None) => all,
+        };
+        let end = last.map_or(all, |last| last.block() + 1);
+        Ok(start..end.max(start))
+    }
+
+    /// The prefix of all keys within these bounds that the filter of prefixes is asked for, if there are both.
+    pub(crate) fn prefix_to_ask<'k>(&self, (lower, upper): &'k Bounds) -> Option<&'k [u8]> {
+        let FilterOf::Prefixes(extractor) = &self.prefixes.as_ref()?.of else {
+            return None;
+        };
+        let [lower, upper] = [lower, upper].map(|bound| bound.as_ref().map(Vec::as_slice));
+        prefix_of_all(&**extractor, lower, upper)
+    }
+
+    /// Whether the filter of prefixes passes `prefix`. Of a ribbon filter, the first `layers` layers are missing at once.
+    pub(crate) fn passes_prefix(&self, prefix: &[u8], layers: usize) -> Result<bool, Missing> {
+        let Some(filter) = &self.prefixes else {
+            return Ok(true);
+        };
+        filter.ask(prefix, 0).map_err(|NotLoaded| {
+            let needed = filter.needed(prefix, layers).into_iter();
+            needed.map(Part::Prefixes).collect()
+        })
+    }
+
+    /// Whether the versions of the user key of `key`, which the filter of this block's window rejects, may begin in the next block: this
+    /// one's index key has the same user key, and the next one's filter passes it.
+    pub(crate) fn may_be_in_next(
+        &self,
+        filter: &TableFilter,
+        found: Found<'_>,
+        key: &[u8],
+        order: &Order,
+    ) -> bool {
+        let (next, key) = (found.block() + 1, order.filter_key(key));
+        let passes = |next: BlockRef| filter.ask(key, next.handle.offset);
+        order.filter_key(found.key()) == key
+            && next < self.index.len()
+            && self.index.block(next).and_then(passes) != Ok(false)
+    }
+}
+
+/// What a question needs. Some of it may be there already.
+impl Parts {
+    /// What a lookup of `key` needs that is not there yet. More may be needed when this is there. Of a ribbon filter, the first
+    /// `layers` layers are asked for at once.
+    pub(crate) fn missing_for(&self, key: &[u8], order: &Order, layers: usize) -> Missing {
+        let mut parts = Vec::new();
+        if let Some(filter) = &self.filter {
+            let key = order.filter_key(key);
+            let is_of_windows = filter.is_of_windows();
+            match is_of_windows.and_then(|it_is| Ok(it_is || filter.ask(key, 0)?)) {
+                Ok(false) => return parts,
+                Ok(_) => {}
+                Err(NotLoaded) => {
+                    parts.extend(filter.needed(key, layers).into_iter().map(Part::Filter))
+                }
+            }
+        }
+        parts.extend(self.missing_of_index(key, order));
+        parts
+    }
+
+    /// The piece of the index that tells where to look for `key`, if it is not there yet.
+    fn missing_of_index(&self, key: &[u8], order: &Order) -> Missing {
+        let p = self.index.seek_piece(key, order);
+        let part = p.map(Part::Index).filter(|&part| !self.has(part));
+        part.into_iter().collect()
+    }
+
+    /// The pieces of the index that name `blocks`.
+    pub(crate) fn index_parts(&self, blocks: Range<usize>) -> Vec<Part> {
+        let last = blocks.end.saturating_sub(1).max(blocks.start);
+        let pieces = self.index.piece_of(blocks.start)..=self.index.piece_of(last);
+        pieces.map(Part::Index).collect()
+    }
+
+    /// All pieces of filters.
+    pub(crate) fn filter_parts(&self) -> Vec<Part> {
+        let pieces = |filter: &Option<_>| 0..filter.as_ref().map_or(0, TableFilter::pieces);
+        let of_keys = pieces(&self.filter).map(Part::Filter);
+        let of_prefixes = pieces(&self.prefixes).map(Part::Prefixes);
+        of_keys.chain(of_prefixes).collect()
+    }
+
+    /// All parts that the table has.
+    pub(crate) fn all(&self) -> Vec<Part> {
+        let mut parts = self.index_parts(0..self.index.len());
+        parts.extend(self.filter_parts());
+        parts
+    }
+
+    /// The pieces of the index that a walk reads at once when it comes to data block `i`: the one that names it and, on the walk's
+    /// way, those that name its next blocks, of `limits`, in all at most `most` bytes of the file.
+    pub(crate) fn pieces_of_walk(
+        &self,
+        i: usize,
+        limits: &Range<usize>,
+        way: Option<Way>,
+        most: u64,
+    ) -> Vec<Part> {
+        let here = self.index.piece_of(i);
+        let last = limits.end.min(self.index.len()).saturating_sub(1).max(i);
+        let end = way.map_or(i, |way| way.pick(last, limits.start.min(i)));
+        let end = self.index.piece_of(end);
+        let (mut parts, mut len) = (Vec::new(), 0);
+        for n in 0..=here.abs_diff(end) {
+            let p = if end < here { here - n } else { here + n };
+            let range = self.range(Part::Index(p));
+            len += range.end - range.start;
+            if self.index.has(p) || n > 0 && len > most {
+                break;
+            }
+            parts.push(Part::Index(p));
+        }
+        parts
+    }
+}
+
+/// Parts come in.
+impl Parts {
+    /// The filter that this is a piece of, and which one.
+    fn filter_of(&self, part: Part) -> Option<(&TableFilter, usize)> {
+        match part {
+            Part::Filter(i) => Some((self.filter.as_ref()?, i)),
+            Part::Prefixes(i) => Some((self.prefixes.as_ref()?, i)),
+            Part::Index(_) => None,
+        }
+    }
+
+    /// Whether a part is there.
+    fn has(&self, part: Part) -> bool {
+        match part {
+            Part::Index(p) => self.index.has(p),
+            part => self.filter_of(part).is_none_or(|(filter, i)| filter.has(i)),
+        }
+    }
+
+    /// Where in the file a part lies; nowhere if it was read at opening.
+    pub(crate) fn range(&self, part: Part) -> Range<u64> {
+        let divided = self.index.divided.as_ref();
+        let range = match part {
+            Part::Index(p) => divided.map(|pieces| pieces.range(p)),
+            part => self.filter_of(part).map(|(filter, i)| filter.range(i)),
+        };
+        range.unwrap_or_default()
+    }
+
+    /// The section of the file that a part belongs to.
+    pub(crate) fn section(part: Part) -> Section {
+        match part {
+            Part::Index(_) => Section::Index,
+            Part::Filter(_) | Part::Prefixes(_) => Section::Filter,
+        }
+    }
+
+    /// Checks a part and keeps it; `bytes` are those at its [range](Parts::range).
+    pub(crate) fn admit(&self, part: Part, bytes: &Bytes) -> Result<(), Defect> {
+        if let Part::Index(p) = part {
+            return self.index.admit(p, bytes, self.order.as_ref());
+        }
+        let last_block = self.index.last_block_offset();
+        let filter = self.filter_of(part);
+        filter.map_or(Ok(()), |(filter, i)| filter.admit(i, bytes, last_block))
+    }
+
+    /// Those of `parts` that are not there, with where they lie, in ascending order, each once.
+    pub(crate) fn unread(&self, parts: Vec<Part>) -> Vec<(Range<u64>, Part)> {
+        let unread = parts.into_iter().filter(|&part| !self.has(part));
+        let mut unread: Vec<_> = unread.map(|part| (self.range(part), part)).collect();
+        unread.sort_unstable_by_key(|(range, part)| (range.start, range.end, *part));
+        // Many keys need the same ones.
+        unread.dedup();
+        unread
+    }
+
+    /// Bytes of memory that they take, apart from what lies in a `file` in memory.
+    pub(crate) fn weight(&self, file: Option<&Bytes>) -> usize {
+        let filters = self.filter.iter().chain(&self.prefixes);
+        let filters = filters.map(|filter| filter.weight(file));
+        self.index.weight(file) + filters.sum::<usize>()
+    }
+}
+
+/// What is known of data blocks.
+impl Parts {
+    /// Checks a data block that came in: its form, and, unless that was done before, that its keys ascend and lie between its index keys.
+    pub(crate) fn check_block(&self, found: BlockRef, block: &Block<Bytes>) -> Result<(), Defect> {
+        let state = self.index.state(found);
+        if state.has(State::CHECKED) {
+            return block.check_restarts();
+        }
+        match &self.order {
+            None => block.check_entries()?,
+            Some(order) => block.check_keys(order, |first, last| {
+                self.index.check_ends(found, first, last, order)
+            })?,
+        }
+        state.set(State::CHECKED);
+        Ok(())
+    }
+
+    /// Learns the fences of a data block that was checked.
+    pub(crate) fn learn(&self, found: BlockRef, block: &Block<Bytes>) {
+        if let Some(Order::Bytewise) = self.order {
+            self.index.learn(found, block);
+        }
+    }
+}
+
+#[cold]
+fn order_unknown() -> Error {
+    Error::new(
+        ErrorKind::Comparator,
+        "this table was opened in its stored order, which can only be walked: to look keys up, open it with the \
+         comparator that it was written with",
+    )
+}

@@ -1,0 +1,100 @@
+//! Which parts of a file are read together.
+
+use std::ops::Range;
+
+use crate::format::page::PAGE_LEN;
+
+/// Most bytes of data blocks that are read at once because they follow each other.
+pub(crate) const MAX_READ_LEN: u64 = 256 << 10;
+
+/// Most bytes between two blocks that are read together: less than a page, such as the padding of an aligned table.
+pub(crate) const MAX_GAP: u64 = PAGE_LEN - 1;
+
+/// Parts of a file that are read at once, such as data blocks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Group {
+    /// Which of the parts, by their positions.
+    pub(crate) parts: Range<usize>,
+    /// What is read: all bytes from the first part's start to the furthest end.
+    pub(crate) bytes: Range<u64>,
+}
+
+impl Group {
+    /// Both, if at most `max_gap` bytes lie between them and they take at most `max_len` bytes.
+    pub(crate) fn join(&self, other: &Group, max_gap: u64, max_len: u64) -> Option<Group> {
+        let (a, b) = (self, other);
+        let parts = a.parts.start.min(b.parts.start)..a.parts.end.max(b.parts.end);
+        let bytes = a.bytes.start.min(b.bytes.start)..a.bytes.end.max(b.bytes.end);
+        let gap = (bytes.end - bytes.start).saturating_sub(a.len() + b.len());
+        (gap <= max_gap && bytes.end - bytes.start <= max_len).then_some(Group { parts, bytes })
+    }
+
+    /// How many bytes of the file it takes.
+    pub(crate) fn len(&self) -> u64 {
+        self.bytes.end - self.bytes.start
+    }
+}
+
+/// Groups `parts`, which ascend by their starts: neighbours come together if at most `max_gap` bytes lie between them and the
+/// group takes at most `max_len` bytes. A part that is longer comes alone.
+pub(crate) fn coalesce(parts: &[Range<u64>], max_gap: u64, max_len: u64) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (i, part) in parts.iter().enumerate() {
+        let (parts, bytes) = (i..i + 1, part.clone());
+        let here = Group { parts, bytes };
+        let last = groups.last_mut();
+        match last.map(|last| (last.join(&here, max_gap, max_len), last)) {
+            Some((Some(both), last)) => *last = both,
+            _ => groups.push(here),
+        }
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn neighbours_come_together_within_gap_and_length() {
+        let group = |parts, bytes| Group { parts, bytes };
+        let parts = [0..10, 10..20, 25..30, 40..50, 50..200, 200..201];
+        assert_eq!(
+            coalesce(&parts, 5, 100),
+            [
+                group(0..3, 0..30),
+                group(3..4, 40..50),
+                group(4..5, 50..200),
+                group(5..6, 200..201)
+            ]
+        );
+        assert_eq!(coalesce(&parts, 0, 20)[0], group(0..2, 0..20));
+        assert_eq!(coalesce(&parts, 1000, u64::MAX), [group(0..6, 0..201)]);
+        assert_eq!(coalesce(&[], 5, 100), []);
+    }
+
+    proptest! {
+        /// Every part lies in its group, each in one, in order; no group is too long, unless a single part is.
+        #[test]
+        fn groups_hold_their_parts(
+            parts in prop::collection::vec((0u64..5000, 0u64..300), 0..40),
+            max_gap in 0u64..200,
+            max_len in 1u64..1000,
+        ) {
+            let mut parts: Vec<Range<u64>> = parts.into_iter().map(|(start, len)| start..start + len).collect();
+            parts.sort_unstable_by_key(|part| (part.start, part.end));
+            let mut next = 0;
+            for group in coalesce(&parts, max_gap, max_len) {
+                prop_assert_eq!(group.parts.start, next);
+                prop_assert!(!group.parts.is_empty());
+                for part in &parts[group.parts.clone()] {
+                    prop_assert!(group.bytes.start <= part.start && part.end <= group.bytes.end);
+                }
+                prop_assert!(group.parts.len() == 1 || group.bytes.end - group.bytes.start <= max_len);
+                next = group.parts.end;
+            }
+            prop_assert_eq!(next, parts.len());
+        }
+    }
+}

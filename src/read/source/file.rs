@@ -1,0 +1,422 @@
+//! A table's file as it is read: bytes at offsets, blocks at handles, and every error with its place.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+
+use bytes::Bytes;
+
+use crate::error::{Error, ErrorKind, Result, Section};
+use crate::format::Defect;
+use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer, MAGIC};
+use crate::format::frame::{self, TRAILER_LEN};
+#[cfg(feature = "async")]
+use crate::read::source::async_read_at::{self, MAX_REQUEST_GAP, MAX_REQUEST_LEN};
+use crate::read::source::coalesce::{MAX_GAP, MAX_READ_LEN, coalesce};
+use crate::read::source::identify;
+use crate::read::source::owners::Owners;
+use crate::read::source::stats::{Counter, Counters};
+use crate::read::source::weight::ARC;
+use crate::read::source::{MappedFile, ReadAt, Source, SourceBytes};
+
+/// Bytes at the end of a file that opening reads at once. An ordinary small table lies in them whole, and of one of up to
+/// 10 MB the index.
+pub(crate) const TAIL_LEN: u64 = 64 << 10;
+
+/// The source, its size, and counters of what was read.
+#[derive(Debug)]
+pub(crate) struct TableFile {
+    pub(crate) source: Source,
+    pub(crate) size: u64,
+    pub(crate) counters: Counters,
+    /// Of a file in memory, reference counts that few threads share.
+    pub(crate) owners: Owners,
+    /// What was read while the table is being opened.
+    pub(crate) held: Vec<Stretch>,
+}
+
+/// Bytes of the file that were read together.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Stretch {
+    /// Where they begin in the file.
+    pub(crate) offset: u64,
+    pub(crate) bytes: Bytes,
+}
+
+impl Stretch {
+    /// The bytes at `range` of the file, if the stretch has them all.
+    pub(crate) fn get(&self, range: &Range<u64>) -> Option<Bytes> {
+        let start = range.start.checked_sub(self.offset)?;
+        self.bytes.read_at(start, saturating_len(range)).ok()
+    }
+}
+
+impl TableFile {
+    pub(crate) fn new(source: Source) -> Result<TableFile> {
+        let size = match &source.bytes {
+            SourceBytes::Memory(bytes, _) => Ok(bytes.len() as u64),
+            SourceBytes::File(file) => file.size(),
+            SourceBytes::Io(source) => source.size(),
+            #[cfg(feature = "async")]
+            SourceBytes::Remote(_) => Ok(0), // it comes with the tail
+        };
+        let mut file = TableFile {
+            source,
+            size: 0,
+            counters: Counters::default(),
+            owners: Owners::new(false),
+            held: Vec::new(),
+        };
+        file.owners = Owners::new(file.is_memory());
+        file.size = size.map_err(|e| file.name_in(Error::io("asking for the table's size", e)))?;
+        Ok(file)
+    }
+
+    /// Both ends of the file, which tell what it is if it is no table.
+    pub(crate) fn ends(&self) -> [Range<u64>; 2] {
+        let len = self.size.min(identify::PEEK_LEN as u64);
+        [0..len, self.size - len..self.size]
+    }
+
+    /// Reads those of `parts` that are not held yet, all at once, and holds them.
+    ///
+    /// Awaits requests, and nothing else: of other sources, the parts are held when the future is first polled. What of these cannot
+    /// be read with other parts is read alone when it is needed.
+    pub(crate) async fn hold(&mut self, parts: impl IntoIterator<Item = Range<u64>>) -> Result<()> {
+        let parts = parts.into_iter();
+        let mut missing: Vec<Range<u64>> = parts.filter(|part| !self.holds(part)).collect();
+        missing.sort_unstable_by_key(|part| (part.start, part.end));
+        let stretches = match &self.source.bytes {
+            #[cfg(feature = "async")]
+            SourceBytes::Remote(source) => self.request(&**source, &missing).await?,
+            _ => {
+                let parts = coalesced(&missing, MAX_GAP, MAX_READ_LEN);
+                let mut stretches = Vec::new();
+                let mut keep = |i, read| {
+                    if let (Some(&(offset, _)), Ok(bytes)) = (parts.get(i), read) {
+                        stretches.push(Stretch { offset, bytes });
+                    }
+                };
+                self.read_many(&parts, &mut keep);
+                stretches
+            }
+        };
+        self.held.extend(stretches);
+        Ok(())
+    }
+
+    /// Requests `parts`, which ascend, all at the same time.
+    #[cfg(feature = "async")]
+    async fn request(
+        &self,
+        source: &dyn async_read_at::AsyncReadAt,
+        parts: &[Range<u64>],
+    ) -> Result<Vec<Stretch>> {
+        let parts = coalesced(parts, MAX_REQUEST_GAP, MAX_REQUEST_LEN);
+        if parts.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.count_reads(&parts);
+        let mut responses = source.read_many_at(&parts).await.into_iter();
+        let stretches = parts.iter().map(|&(offset, len)| {
+            let none = || Err(io::Error::other("the source returned no result"));
+            let response = responses.next().unwrap_or_else(none);
+            let bytes = self.check_read(offset, len, response)?;
+            Ok(Stretch { offset, bytes })
+        });
+        stretches.collect()
+    }
+
+    /// Reads `ranges`, which ascend, all at once: those at most [`MAX_GAP`] bytes apart together, up to [`MAX_READ_LEN`] bytes.
+    ///
+    /// Gives `each` the bytes of every range, with its position, as they come in, in memory of their own; of a file in memory, a slice of
+    /// it. A range that cannot be read with others is read alone: an error is that of one range.
+    pub(crate) fn read_each(
+        &self,
+        ranges: &[Range<u64>],
+        each: &mut dyn FnMut(usize, Result<Bytes>),
+    ) {
+        // Where nothing is read, nothing is gained by reading together.
+        let max_len = if self.is_memory() { 0 } else { MAX_READ_LEN };
+        let groups = coalesce(ranges, MAX_GAP, max_len);
+        let parts: Vec<(u64, usize)> = groups.iter().map(|group| part(&group.bytes)).collect();
+        self.read_many(&parts, &mut |i, read| {
+            let Some(group) = groups.get(i) else { return };
+            if group.parts.len() == 1 {
+                return each(group.parts.start, read);
+            }
+            let offset = group.bytes.start;
+            let stretch = read.ok().map(|bytes| Stretch { offset, bytes });
+            let ranges = ranges.iter().enumerate();
+            for (i, range) in ranges.skip(group.parts.start).take(group.parts.len()) {
+                let bytes = stretch.as_ref().and_then(|stretch| stretch.get(range));
+                let copy = bytes.map(|bytes| Bytes::copy_from_slice(&bytes));
+                each(i, copy.map_or_else(|| self.read_range(range), Ok));
+            }
+        });
+    }
+
+    /// Whether all bytes at `range` are held; of a mapped file, whether they were announced.
+    pub(crate) fn holds(&self, range: &Range<u64>) -> bool {
+        self.held.iter().any(|stretch| stretch.get(range).is_some())
+    }
+
+    /// Bytes of memory that it takes, apart from the structure itself, its owners, and what the caller made: a file in memory, or another
+    /// source.
+    pub(crate) fn weight(&self) -> usize {
+        let Source {
+            bytes,
+            path,
+            opened,
+        } = &self.source;
+        let file = match bytes {
+            SourceBytes::File(_) => ARC + size_of::<File>(),
+            _ => 0,
+        };
+        let path = path.as_ref().map_or(0, |path| ARC + path.as_os_str().len());
+        let opened = opened.as_ref().map_or(0, |opened| ARC + opened.weight());
+        Counters::WEIGHT + file + path + opened
+    }
+
+    /// Whether a block that is read alone lies in bytes of its own: another source may return a slice of something large.
+    pub(crate) fn reads_alone(&self) -> bool {
+        matches!(self.source.bytes, SourceBytes::File(_))
+    }
+
+    /// Whether the file lies in memory, where reading is no I/O.
+    pub(crate) fn is_memory(&self) -> bool {
+        self.memory().is_some()
+    }
+
+    /// The map of a file that lies in memory as one, where to touch it may be I/O.
+    pub(crate) fn map(&self) -> Option<&dyn MappedFile> {
+        match &self.source.bytes {
+            SourceBytes::Memory(_, map) => map.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Asks the system to read `len` bytes at `offset` of a mapped file, without waiting for them.
+    pub(crate) fn announce(&self, offset: u64, len: u64) {
+        if let Some(map) = self.map() {
+            map.announce(offset, len);
+        }
+    }
+
+    /// The bytes of the file, if they are in memory.
+    #[inline]
+    pub(crate) fn memory(&self) -> Option<&Bytes> {
+        match &self.source.bytes {
+            SourceBytes::Memory(bytes, _) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Where the file was opened, if that is known.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.source.path.as_deref()
+    }
+
+    /// `error`, with the path of the file if it is known.
+    #[cold]
+    pub(crate) fn name_in(&self, error: Error) -> Error {
+        error.in_file(self.path())
+    }
+
+    /// The error of a defect in the part of this file that begins at `offset`.
+    #[cold]
+    pub(crate) fn locate(&self, defect: Defect, section: Section, offset: u64) -> Error {
+        self.name_in(defect.locate(section, offset))
+    }
+
+    /// Where the footer begins; 0 in a file that is too short for one.
+    pub(crate) fn footer_offset(&self) -> u64 {
+        self.size.saturating_sub(FOOTER_LEN as u64)
+    }
+
+    /// The footer; `None` if the file does not end as a table does.
+    pub(crate) fn find_footer(&self) -> Result<Option<Footer>> {
+        if self.size < FOOTER_LEN as u64 {
+            return Ok(None);
+        }
+        let bytes = self.read(self.footer_offset(), FOOTER_LEN)?;
+        if !bytes.ends_with(&MAGIC.to_le_bytes()) {
+            return Ok(None);
+        }
+        let footer = Footer::decode(&bytes).map(Some);
+        footer.map_err(|defect| self.locate(defect, Section::Footer, self.footer_offset()))
+    }
+
+    /// The error of a file without a footer, which says what it is.
+    #[cold]
+    pub(crate) fn not_a_table(&self) -> Error {
+        match self.ends().map(|end| self.read_range(&end)) {
+            [Ok(head), Ok(tail)] => {
+                let what = identify::describe(&head, &tail, self.size);
+                self.name_in(is_no_table(what))
+            }
+            [Err(error), _] | [_, Err(error)] => error,
+        }
+    }
+
+    /// The frame of a block other than a data block, which the handle in `named_by` (a section and its offset) names.
+    /// Always verified.
+    pub(crate) fn read_sound_frame(
+        &self,
+        handle: BlockHandle,
+        section: Section,
+        named_by: (Section, u64),
+    ) -> Result<Bytes> {
+        let checked = self.check_handle(handle, section);
+        checked.map_err(|defect| self.locate(defect, named_by.0, named_by.1))?;
+        let frame = self.read_frame(handle)?;
+        let verified = frame::verify(&frame);
+        verified.map_err(|defect| self.locate(defect, section, handle.offset))?;
+        Ok(frame)
+    }
+
+    /// Checks that a handle to a block of `section` leads into the file. Returns where the frame lies.
+    pub(crate) fn check_handle(
+        &self,
+        handle: BlockHandle,
+        section: Section,
+    ) -> Result<Range<u64>, Defect> {
+        handle.check(section, self.footer_offset())
+    }
+
+    /// Where the frame of the block at `handle` lies, if that is smaller than 4 GiB and lies before the footer.
+    pub(crate) fn range_of(&self, handle: BlockHandle) -> Option<Range<u64>> {
+        handle.frame_before(self.footer_offset())
+    }
+
+    /// The frame of a block that lies inside the file.
+    pub(crate) fn read_frame(&self, handle: BlockHandle) -> Result<Bytes> {
+        let len = usize::try_from(handle.size).unwrap_or(usize::MAX);
+        self.read(handle.offset, len.saturating_add(TRAILER_LEN))
+    }
+
+    /// The bytes at `range`, which lies inside the file.
+    pub(crate) fn read_range(&self, range: &Range<u64>) -> Result<Bytes> {
+        self.read(range.start, saturating_len(range))
+    }
+
+    /// Gives `each` all `parts`, each an offset and a length inside the file, by their positions, or why one cannot be read.
+    /// All are asked for at once.
+    pub(crate) fn read_many(
+        &self,
+        parts: &[(u64, usize)],
+        each: &mut dyn FnMut(usize, Result<Bytes>),
+    ) {
+        let source: &dyn ReadAt = match &self.source.bytes {
+            SourceBytes::File(file) => file,
+            SourceBytes::Io(source) => source,
+            _ => {
+                let announce = |&(offset, len): &(u64, usize)| self.announce(offset, len as u64);
+                parts.iter().for_each(announce);
+                let parts = parts.iter().enumerate();
+                return parts.for_each(|(i, &(offset, len))| each(i, self.read(offset, len)));
+            }
+        };
+        if parts.is_empty() {
+            return;
+        }
+        self.count_reads(parts);
+        let mut left: Vec<Option<(u64, usize)>> = parts.iter().copied().map(Some).collect();
+        source.read_many_at(parts, &mut |i, read| {
+            // What was not asked for, or was given already, is ignored.
+            if let Some((offset, len)) = left.get_mut(i).and_then(Option::take) {
+                each(i, self.check_read(offset, len, read));
+            }
+        });
+        for (i, part) in left.into_iter().enumerate() {
+            if let Some((offset, len)) = part {
+                let missing = io::Error::other("the source returned no result for this part");
+                each(i, self.check_read(offset, len, Err(missing)));
+            }
+        }
+    }
+
+    /// The `len` bytes at `offset`, which lie inside the file.
+    pub(crate) fn read(&self, offset: u64, len: usize) -> Result<Bytes> {
+        if !self.is_memory() {
+            if let Some(held) = self.read_held(offset, len) {
+                return Ok(held);
+            }
+            self.count_reads(&[(offset, len)]);
+        }
+        let read = match &self.source.bytes {
+            SourceBytes::Memory(bytes, _) => self.owners.of_this_thread(bytes).read_at(offset, len),
+            SourceBytes::File(file) => file.read_at(offset, len),
+            SourceBytes::Io(source) => source.read_at(offset, len),
+            #[cfg(feature = "async")]
+            SourceBytes::Remote(_) => Err(io::Error::other("this part was not fetched")),
+        };
+        self.check_read(offset, len, read)
+    }
+
+    /// The `len` bytes at `offset`, if they are held: in memory of their own, unless they are most of their stretch.
+    fn read_held(&self, offset: u64, len: usize) -> Option<Bytes> {
+        let range = offset..offset.checked_add(len as u64)?;
+        self.held.iter().find_map(|stretch| {
+            let part = stretch.get(&range)?;
+            let is_most = part.len() >= stretch.bytes.len() / 8 * 7;
+            let copy = (!is_most).then(|| Bytes::copy_from_slice(&part));
+            copy.or(Some(part))
+        })
+    }
+
+    /// Counts reads from the source that are about to be made, of parts that are asked for at once.
+    pub(crate) fn count_reads(&self, parts: &[(u64, usize)]) {
+        let bytes = parts.iter().map(|&(_, len)| len as u64).sum();
+        self.counters.add(Counter::SourceReads, parts.len() as u64);
+        self.counters.add(Counter::SourceBytes, bytes);
+    }
+
+    /// What the source returned for the `len` bytes at `offset`: as many bytes, or an error.
+    pub(crate) fn check_read(
+        &self,
+        offset: u64,
+        len: usize,
+        read: io::Result<Bytes>,
+    ) -> Result<Bytes> {
+        match read {
+            Ok(bytes) if bytes.len() == len => Ok(bytes),
+            read => Err(self.failed_read(offset, len, read)),
+        }
+    }
+
+    #[cold]
+    fn failed_read(&self, offset: u64, len: usize, read: io::Result<Bytes>) -> Error {
+        let error = match read {
+            Ok(bytes) => io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                format!("the source returned {} bytes", bytes.len()),
+            ),
+            Err(error) => self.source.explain(error, self.size),
+        };
+        let reading = format!("reading {len} bytes at offset {offset}");
+        self.name_in(Error::reading(reading, error))
+    }
+}
+
+/// How long `range` is. What does not fit this machine's memory is an error when it is read.
+pub(crate) fn saturating_len(range: &Range<u64>) -> usize {
+    usize::try_from(range.end - range.start).unwrap_or(usize::MAX)
+}
+
+/// `range` as its offset and length.
+fn part(range: &Range<u64>) -> (u64, usize) {
+    (range.start, saturating_len(range))
+}
+
+/// Which parts of the file to read for `ranges`, which ascend.
+pub(crate) fn coalesced(ranges: &[Range<u64>], max_gap: u64, max_len: u64) -> Vec<(u64, usize)> {
+    let groups = coalesce(ranges, max_gap, max_len);
+    groups.iter().map(|group| part(&group.bytes)).collect()
+}
+
+#[cold]
+fn is_no_table(what: String) -> Error {
+    Error::new(ErrorKind::NotATable, format!("this is {what}"))
+}

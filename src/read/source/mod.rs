@@ -1,0 +1,236 @@
+//! Where a table's bytes come from.
+
+#[cfg(feature = "async")]
+pub(crate) mod async_read_at;
+pub(crate) mod coalesce;
+pub(crate) mod file;
+pub(crate) mod identify;
+#[cfg(feature = "mmap")]
+mod map;
+pub(crate) mod opened_file;
+pub(crate) mod owners;
+mod positional;
+mod read_at;
+pub(crate) mod stats;
+pub(crate) mod weight;
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::error::{Error, Result};
+#[cfg(feature = "async")]
+use crate::read::source::async_read_at::AsyncReadAt;
+use crate::read::source::opened_file::OpenedFile;
+pub use crate::read::source::read_at::ReadAt;
+
+/// The bytes of a table that is not opened. A source that is read by requests has none at hand: an error.
+impl ReadAt for Source {
+    fn size(&self) -> io::Result<u64> {
+        self.reader()?.size()
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        self.reader()?.read_at(offset, len)
+    }
+
+    fn read_many_at(&self, parts: &[(u64, usize)], each: &mut dyn FnMut(usize, io::Result<Bytes>)) {
+        match self.reader() {
+            Ok(reader) => reader.read_many_at(parts, each),
+            Err(error) => each(0, Err(error)),
+        }
+    }
+}
+
+/// A table's bytes: a file, memory, or anything that implements [`ReadAt`].
+///
+/// Made from a [`File`], a `Vec<u8>`, `Bytes` or an `Arc` of a [`ReadAt`], or with [`Source::open`] and [`Source::load`].
+/// Uncompressed blocks in memory are used in place, without a copy and without the block cache. Everything else is read block by
+/// block, through the cache.
+///
+/// With the feature `mmap`, `Source::map` maps a file into memory. If a mapped file is truncated, access to it raises SIGBUS,
+/// which no library can turn into an error. A map made elsewhere becomes a source with `Bytes::from_owner`, but the system then
+/// reads ahead of lookups as it likes.
+///
+/// ```no_run
+/// use leveltable::{OpenOptions, Source};
+///
+/// let table = OpenOptions::new().open_source(Source::open("table.ldb")?)?;
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct Source {
+    pub(crate) bytes: SourceBytes,
+    /// Where the file was opened, for messages.
+    pub(crate) path: Option<Arc<Path>>,
+    /// The file, as it was.
+    pub(crate) opened: Option<Arc<OpenedFile>>,
+}
+
+#[derive(Clone)]
+pub(crate) enum SourceBytes {
+    /// The whole table. Of a mapped file also its map, to tell the system which bytes it will need.
+    Memory(Bytes, Option<Arc<dyn MappedFile>>),
+    /// A file, of which the system keeps in memory what was read lately.
+    File(Arc<File>),
+    /// Read block by block, through the block cache.
+    Io(Arc<dyn ReadAt>),
+    /// Read by requests.
+    #[cfg(feature = "async")]
+    Remote(Arc<dyn AsyncReadAt>),
+}
+
+/// A file that is mapped into memory, and what the system is told about it.
+pub(crate) trait MappedFile: Send + Sync {
+    /// Asks the system to read the `len` bytes at `offset`, without waiting for them.
+    fn announce(&self, offset: u64, len: u64);
+
+    /// Tells the system not to read more than what is touched or announced. If it refuses, it reads more than it must.
+    fn expect_random_access(&self);
+}
+
+impl Source {
+    /// Opens the file at `path` for positional reads. Errors of a table that is opened on it name the path.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the file cannot be opened, or is not a regular file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Source> {
+        Source::of_file(
+            path.as_ref(),
+            "opening the table",
+            |file, _| Ok(file.into()),
+        )
+    }
+
+    /// Reads the whole file at `path` into memory, as large as it is now. Lookups then need no I/O. The file may change
+    /// afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the file cannot be read, is not a regular file, or is larger than the memory
+    /// that the system grants.
+    pub fn load(path: impl AsRef<Path>) -> Result<Source> {
+        Source::of_file(path.as_ref(), "loading the table", |file, size| {
+            let size = usize::try_from(size).map_err(|_| io::ErrorKind::OutOfMemory)?;
+            Ok(file.read_at(0, size)?.into())
+        })
+    }
+
+    /// Whether it is a file or in memory: a source of any other kind may be far away.
+    pub(crate) fn is_near(&self) -> bool {
+        matches!(self.bytes, SourceBytes::File(_) | SourceBytes::Memory(..))
+    }
+
+    pub(crate) fn of(bytes: SourceBytes) -> Source {
+        Source {
+            bytes,
+            path: None,
+            opened: None,
+        }
+    }
+
+    /// What `make` makes of the file at `path` and its size. Refuses all but regular files: what else can be opened may have no
+    /// size, no end, or nobody who writes it.
+    pub(crate) fn of_file(
+        path: &Path,
+        doing: &str,
+        make: impl FnOnce(File, u64) -> io::Result<Source>,
+    ) -> Result<Source> {
+        let source = || {
+            // Asked before, since opening a named pipe waits for a writer.
+            if !std::fs::metadata(path)?.is_file() {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "not a regular file",
+                ));
+            }
+            let file = File::open(path)?;
+            let metadata = file.metadata()?;
+            let mut source = make(file, metadata.len())?;
+            source.opened = Some(Arc::new(OpenedFile::new(path, &metadata)?));
+            Ok(source)
+        };
+        match source() {
+            Ok(source) => Ok(source.named(path)),
+            Err(e) => Err(Error::io(doing, e).at_path(path)),
+        }
+    }
+
+    /// Sets what errors of a table call this source, such as its URL. [`Source::open`] and [`Source::load`] set the path.
+    pub fn named(mut self, name: impl AsRef<Path>) -> Source {
+        self.path = Some(name.as_ref().into());
+        self
+    }
+
+    /// What errors of a table call this source: the path of a file that was opened by it.
+    pub fn name(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    fn reader(&self) -> io::Result<&dyn ReadAt> {
+        match &self.bytes {
+            SourceBytes::Memory(bytes, _) => Ok(bytes),
+            SourceBytes::File(file) => Ok(file),
+            SourceBytes::Io(source) => Ok(source),
+            #[cfg(feature = "async")]
+            SourceBytes::Remote(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Returns the error of a read of a source that had `size` bytes when it was opened. If it is a file and shorter now, the error says so.
+    #[cold]
+    pub(crate) fn explain(&self, error: io::Error, size: u64) -> io::Error {
+        if let SourceBytes::File(file) = &self.bytes
+            && let Ok(now) = file.size()
+            && now < size
+        {
+            let message = format!("{error}: the file is now {now} bytes, was {size} when opened");
+            return io::Error::new(error.kind(), message);
+        }
+        error
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl From<Bytes> for Source {
+    fn from(bytes: Bytes) -> Source {
+        Source::of(SourceBytes::Memory(bytes, None))
+    }
+}
+
+impl From<Vec<u8>> for Source {
+    fn from(bytes: Vec<u8>) -> Source {
+        Bytes::from(bytes).into()
+    }
+}
+
+impl From<File> for Source {
+    fn from(file: File) -> Source {
+        Source::of(SourceBytes::File(Arc::new(file)))
+    }
+}
+
+impl<R: ReadAt + 'static> From<Arc<R>> for Source {
+    fn from(source: Arc<R>) -> Source {
+        Source::of(SourceBytes::Io(source))
+    }
+}
+
+impl From<Arc<dyn ReadAt>> for Source {
+    fn from(source: Arc<dyn ReadAt>) -> Source {
+        Source::of(SourceBytes::Io(source))
+    }
+}

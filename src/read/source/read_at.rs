@@ -1,0 +1,111 @@
+//! Bytes at any position: a file, memory, or whatever else holds a table.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::read::source::positional;
+
+/// Bytes that can be read at any position, by any number of threads at once.
+///
+/// Implement it for whatever holds a table: an object store, an archive member, an encrypted file.
+///
+/// A read returns **all `len` bytes at `offset`, or an error**. The content must not change while a table is open on it.
+pub trait ReadAt: Send + Sync {
+    /// Size in bytes. Called once, when a table is opened.
+    fn size(&self) -> io::Result<u64>;
+
+    /// Reads the `len` bytes at `offset`. If the content ends before, returns [`io::ErrorKind::UnexpectedEof`].
+    ///
+    /// A table reads only within [`size`](ReadAt::size).
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes>;
+
+    /// Reads several parts, each an offset and a length, as by [`read_at`](ReadAt::read_at). Gives the result of each to
+    /// `each`, with the part's position in `parts`, as soon as it is there: one that fails does not fail the others. The order
+    /// is the source's choice. A result that is never given is an error of its part. `each` may itself read from the source, so
+    /// it must not be called under a lock that a read takes.
+    ///
+    /// [`Table::get_many`](crate::Table::get_many) asks for all blocks of a batch in one call, up to some hundred parts of a
+    /// few MiB together, and searches a block in `each`, while others are on their way. Opening a table asks for all that it still
+    /// needs in one call. The default reads one part after another.
+    /// Implement it where parts can be read at the same time, from an object store for example.
+    fn read_many_at(&self, parts: &[(u64, usize)], each: &mut dyn FnMut(usize, io::Result<Bytes>)) {
+        for (i, &(offset, len)) in parts.iter().enumerate() {
+            each(i, self.read_at(offset, len));
+        }
+    }
+}
+
+/// Positional reads. On Unix (`pread`) they neither use nor move the file's own position. On Windows (`seek_read`) they do not
+/// use it either, but leave it after what was read last: do not rely on the position of a file that tables read.
+///
+/// Of many parts, Linux first copies those that are in its page cache. The others are announced before they are read, so that
+/// the disk works on up to 64 of them at a time.
+impl ReadAt for File {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        positional::read_at(self, offset, len)
+    }
+
+    fn read_many_at(&self, parts: &[(u64, usize)], each: &mut dyn FnMut(usize, io::Result<Bytes>)) {
+        positional::read_many_at(self, parts, each);
+    }
+}
+
+impl ReadAt for Bytes {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        let start = usize::try_from(offset).ok();
+        let end = start.and_then(|start| start.checked_add(len));
+        match (start, end) {
+            (Some(start), Some(end)) if end <= self.len() => Ok(self.slice(start..end)),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+impl<R: ReadAt + ?Sized> ReadAt for Arc<R> {
+    fn size(&self) -> io::Result<u64> {
+        (**self).size()
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        (**self).read_at(offset, len)
+    }
+
+    fn read_many_at(&self, parts: &[(u64, usize)], each: &mut dyn FnMut(usize, io::Result<Bytes>)) {
+        (**self).read_many_at(parts, each);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn files_and_memory_read_alike_and_never_short() {
+        let content: Bytes = (0..=255).collect::<Vec<u8>>().into();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&content).unwrap();
+        for source in [&file as &dyn ReadAt, &content] {
+            assert_eq!(source.size().unwrap(), 256);
+            assert_eq!(source.read_at(250, 6).unwrap(), content[250..]);
+            assert_eq!(source.read_at(256, 0).unwrap().len(), 0);
+            for (offset, len) in [(250, 7), (256, 1), (1000, 1)] {
+                let kind = source.read_at(offset, len).unwrap_err().kind();
+                assert_eq!(kind, io::ErrorKind::UnexpectedEof);
+            }
+        }
+        assert!(ReadAt::read_at(&content, u64::MAX, 1).is_err());
+        assert!(ReadAt::read_at(&content, 1, usize::MAX).is_err());
+    }
+}

@@ -1,0 +1,250 @@
+//! The block cache, bounded in bytes.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter};
+
+use crate::read::parts::state::State;
+use crate::read::source::stats::{Counters, Stats};
+
+/// Capacity in bytes of the cache that tables share by default.
+const DEFAULT_CAPACITY: u64 = 32 << 20;
+
+/// Overhead of an entry in bytes, besides its block.
+const ENTRY_OVERHEAD: u64 = 96;
+
+/// Keeps blocks that were read lately, up to a number of bytes. Clones share one cache.
+///
+/// Any number of tables may share a cache, and any number of threads use it: it is split into shards,
+/// and no shard is locked while a block is read or decompressed. A block larger than a shard's part of the
+/// capacity (a few shards for each processor) is not kept.
+///
+/// A cache that [`OpenOptions::cache`](crate::OpenOptions::cache) names keeps every block that is read and not used where it lies in
+/// memory. The [shared](BlockCache::shared) one does so for sources that may be far away, those that are neither files nor memory. Of
+/// files, the system's page cache has the blocks already, and the shared cache keeps what is asked for again: while it has room,
+/// every block that a lookup reads; when it is full, a block that was read for the second time within a few thousand such reads (a
+/// fourth to a half as many as it has room for blocks of 4 KiB). So tables that fit are kept, and what is hot of others, and uniform
+/// lookups of what does not fit pay little for it. Scans leave no uncompressed blocks of a file there.
+///
+/// When the last clone of a table is dropped, its blocks are removed.
+#[derive(Clone)]
+pub struct BlockCache(pub(crate) Arc<Shared>);
+
+pub(crate) struct Shared {
+    pub(crate) blocks: Cache<BlockKey, Bytes, BlockWeighter, DefaultHashBuilder, Evictions>,
+    /// Number of blocks that the cache has room for, about.
+    room: u64,
+    /// Number of blocks that were missed so far, by tables that did not choose the cache.
+    misses: AtomicU64,
+    /// Whether it had room when that was last asked.
+    has_room: AtomicBool,
+    evictions: Arc<AtomicU64>,
+    tables: Mutex<Tables>,
+}
+
+/// The counters of the tables that use a cache: each counts its own hits and misses, for which threads do not contend.
+#[derive(Debug, Default)]
+struct Tables {
+    /// By the tables' numbers.
+    open: HashMap<u64, Counters>,
+    /// The sums of those that were closed.
+    closed: Stats,
+}
+
+/// Counts what the cache evicts.
+#[derive(Debug, Clone)]
+pub(crate) struct Evictions {
+    count: Arc<AtomicU64>,
+    /// Drops it when no lock is held.
+    default: DefaultLifecycle<BlockKey, Bytes>,
+}
+
+impl Lifecycle<BlockKey, Bytes> for Evictions {
+    type RequestState =
+        <DefaultLifecycle<BlockKey, Bytes> as Lifecycle<BlockKey, Bytes>>::RequestState;
+
+    fn on_evict(&self, state: &mut Self::RequestState, key: BlockKey, block: Bytes) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.default.on_evict(state, key, block);
+    }
+}
+
+/// A block's identity in the cache: the number of its table, and its offset there.
+pub(crate) type BlockKey = (u64, u64);
+
+/// A number that no other open table has, so that a file replaced under its name is never mistaken for the old one.
+pub(crate) fn next_table() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BlockWeighter;
+
+impl Weighter<BlockKey, Bytes> for BlockWeighter {
+    fn weight(&self, _: &BlockKey, block: &Bytes) -> u64 {
+        block.len() as u64 + ENTRY_OVERHEAD
+    }
+}
+
+/// Counters of a cache's work so far, and what it holds: returned by [`BlockCache::stats`] and
+/// [`TableCache::stats`](crate::TableCache::stats).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheStats {
+    /// What was asked for, and was there.
+    pub hits: u64,
+    /// What was asked for, and was not there.
+    pub misses: u64,
+    /// What was removed to make room.
+    pub evictions: u64,
+    /// Bytes that it holds now, bookkeeping included.
+    pub bytes: u64,
+}
+
+impl BlockCache {
+    /// A cache that holds up to `capacity` bytes of blocks, their bookkeeping included.
+    pub fn new(capacity: u64) -> BlockCache {
+        // An estimate of how many blocks that is, for the sizes of the cache's own tables.
+        let blocks = usize::try_from(capacity / 4096).unwrap_or(usize::MAX);
+        let blocks = blocks.max(16);
+        let evictions = Arc::<AtomicU64>::default();
+        let lifecycle = Evictions {
+            count: Arc::clone(&evictions),
+            default: DefaultLifecycle::default(),
+        };
+        let hasher = DefaultHashBuilder::default();
+        BlockCache(Arc::new(Shared {
+            blocks: Cache::with(blocks, capacity, BlockWeighter, hasher, lifecycle),
+            room: blocks as u64,
+            misses: AtomicU64::new(0),
+            has_room: AtomicBool::new(true),
+            evictions,
+            tables: Mutex::default(),
+        }))
+    }
+
+    /// The cache of 32 MiB that all tables share which were opened without one of their own.
+    pub fn shared() -> BlockCache {
+        static SHARED: LazyLock<BlockCache> = LazyLock::new(|| BlockCache::new(DEFAULT_CAPACITY));
+        SHARED.clone()
+    }
+
+    /// Most bytes that the cache holds.
+    pub fn capacity(&self) -> u64 {
+        self.0.blocks.capacity()
+    }
+
+    /// Bytes that it holds now, bookkeeping included.
+    pub fn size(&self) -> u64 {
+        self.0.blocks.weight()
+    }
+
+    /// Counters of the work for all tables so far, also those that were closed. A block that is larger than the cache keeps counts as
+    /// evicted. Costs a lock that opening and closing a table take, and a look at the [counters](crate::Table::stats) of each open
+    /// table; lookups pay nothing for it.
+    ///
+    /// ```
+    /// # use leveltable::{BlockCache, Compression, OpenOptions, WriteOptions};
+    /// # let mut builder = WriteOptions::new().build(Vec::new());
+    /// # builder.add("apple", [7; 1000])?;
+    /// # let file = builder.finish_into_writer()?.0;
+    /// let cache = BlockCache::new(1 << 20);
+    /// let table = OpenOptions::new().cache(cache.clone()).open_source(file)?;
+    /// let before = cache.stats();
+    /// table.get("apple")?;
+    /// table.get("apple")?;
+    /// let now = cache.stats();
+    /// assert_eq!(now.hits + now.misses - before.hits - before.misses, 2);
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    pub fn stats(&self) -> CacheStats {
+        let tables = self.tables();
+        let open = tables.open.values().map(Counters::snapshot);
+        let counted = open.fold(tables.closed, |sum, stats| sum + stats);
+        CacheStats {
+            hits: counted.cache_hits,
+            misses: counted.cache_misses,
+            evictions: self.0.evictions.load(Ordering::Relaxed),
+            bytes: self.size(),
+        }
+    }
+
+    /// Adds a table's counters to the [sums](BlockCache::stats) from now on.
+    pub(crate) fn enter(&self, table: u64, counters: &Counters) {
+        self.tables().open.insert(table, counters.clone());
+    }
+
+    /// Keeps what a table has counted that is closed.
+    pub(crate) fn leave(&self, table: u64) {
+        let mut tables = self.tables();
+        if let Some(counters) = tables.open.remove(&table) {
+            tables.closed += counters.snapshot();
+        }
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        let tables = &self.0.tables;
+        tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a miss of a block, and returns whether the cache takes it: if there is room, or the block was missed lately, within a
+    /// fourth to a half as many misses as the cache has blocks. Of uniform lookups in four times what fits, that is one miss in seven.
+    /// (Keeping them all took up to a third of the lookups' time.)
+    pub(crate) fn takes_missed(&self, state: &State) -> bool {
+        let Shared { room, misses, .. } = &*self.0;
+        let misses = misses.fetch_add(1, Ordering::Relaxed);
+        if misses.is_multiple_of(64) {
+            // Not each time: all shards are asked.
+            let has_room = self.size() < self.capacity() / 8 * 7;
+            self.0.has_room.store(has_room, Ordering::Relaxed);
+        }
+        state.missed_lately(misses / (room / 4)) || self.0.has_room.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for BlockCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (size, capacity) = (self.size(), self.capacity());
+        write!(f, "BlockCache({size} of {capacity} bytes)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stays_within_its_bytes_and_keeps_what_is_used() {
+        let cache = BlockCache::new(1 << 20);
+        let table = next_table();
+        let hot = (table, u64::MAX);
+        cache.0.blocks.insert(hot, Bytes::from(vec![7; 4096]));
+        for i in 0..2000 {
+            let len = 1000 + (i as usize * 37) % 9000;
+            cache.0.blocks.insert((table, i), Bytes::from(vec![0; len]));
+            assert!(cache.size() <= cache.capacity());
+            assert_eq!(
+                cache.0.blocks.get(&hot).map(|b| b.len()),
+                Some(4096),
+                "after {i} others"
+            );
+        }
+        assert!(cache.size() > cache.capacity() / 2);
+        assert_eq!(cache.0.blocks.get(&(next_table(), 1999)), None);
+    }
+
+    #[test]
+    fn a_cache_of_nothing_keeps_nothing() {
+        let cache = BlockCache::new(0);
+        let key = (next_table(), 0);
+        cache.0.blocks.insert(key, Bytes::from_static(b"block"));
+        assert_eq!(cache.0.blocks.get(&key), None);
+        assert_eq!(cache.size(), 0);
+    }
+}

@@ -1,0 +1,351 @@
+//! Data blocks: from memory, from the cache, or from the file. One that comes in is checked, and kept.
+//!
+//! A block that was found for a key has one door, [`load`](BlockStore::load), and many blocks have another,
+//! [`load_many`](BlockStore::load_many).
+
+pub(crate) mod cache;
+mod read_options;
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use crate::error::{Error, Result, Section};
+use crate::format::Defect;
+use crate::format::block::Block;
+use crate::format::block_search::prefetch_part;
+use crate::format::footer::BlockHandle;
+use crate::format::frame;
+use crate::read::parts::Parts;
+use crate::read::parts::index::{BlockRef, Found};
+use crate::read::parts::state::State;
+use crate::read::source::file::TableFile;
+use crate::read::source::stats::Counter;
+use crate::read::store::cache::{BlockCache, BlockKey, next_table};
+pub use crate::read::store::read_options::ReadOptions;
+
+/// Most data blocks that are asked for in one batch, and most bytes of them, unless one takes more.
+pub(crate) const MAX_BATCH_BLOCKS: usize = 512;
+const MAX_BATCH_LEN: u64 = 4 << 20;
+
+/// Why a data block is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// For a key, one of a batch perhaps.
+    Lookup,
+    /// With others, for a walk that has come to it from a neighbour.
+    Walk,
+}
+
+/// Bytes, and where in them a data block lies.
+pub(crate) type Loaded<'a> = (&'a Bytes, Range<usize>);
+
+/// A data block that lies in bytes of its own.
+pub(crate) fn whole(block: &Bytes) -> Loaded<'_> {
+    (block, 0..block.len())
+}
+
+/// How many of `blocks` are asked for in one batch; one at least.
+pub(crate) fn batch_len(blocks: &[BlockRef]) -> usize {
+    let mut len = 0;
+    let fits = |(i, found): &(usize, &BlockRef)| {
+        len += found.handle.size;
+        *i == 0 || *i < MAX_BATCH_BLOCKS && len <= MAX_BATCH_LEN
+    };
+    blocks.iter().enumerate().take_while(fits).count()
+}
+
+/// The data blocks of a table. What is known of each stands in its [`Parts`], beside its handle.
+pub(crate) struct BlockStore {
+    pub(crate) file: TableFile,
+    cache: Option<BlockCache>,
+    /// Whether every block that is read goes to the cache.
+    keeps_all: bool,
+    /// The table's number in the cache.
+    id: u64,
+}
+
+impl BlockStore {
+    /// The blocks in `file`, which go through `cache`: all of them, or those that it pays to keep.
+    pub(crate) fn new(file: TableFile, cache: Option<BlockCache>, keeps_all: bool) -> BlockStore {
+        let id = next_table();
+        if let Some(cache) = &cache {
+            cache.enter(id, &file.counters);
+        }
+        BlockStore {
+            file,
+            cache,
+            keeps_all,
+            id,
+        }
+    }
+
+    /// Nobody can ask for the table's blocks any more: those that were put in the cache make room for others.
+    pub(crate) fn leave(&self, cached: impl Iterator<Item = BlockHandle>) {
+        if let Some(cache) = &self.cache {
+            cache.leave(self.id);
+            for handle in cached {
+                cache.0.blocks.remove(&self.cache_key(handle));
+            }
+        }
+    }
+
+    /// The error of a defect in a data block.
+    #[cold]
+    pub(crate) fn locate(&self, found: BlockRef, defect: Defect) -> Error {
+        self.file.locate(defect, Section::Data, found.handle.offset)
+    }
+
+    /// Where a data block lies in a file in memory, if it is used there, and was checked before.
+    #[inline(always)]
+    pub(crate) fn in_place(
+        &self,
+        state: &State,
+        handle: BlockHandle,
+    ) -> Option<(&Bytes, Range<usize>)> {
+        if !state.has(State::IN_PLACE) {
+            return None;
+        }
+        // Both fit: the block was read from there before.
+        let BlockHandle { offset, size } = handle;
+        let range = offset as usize..(offset + size) as usize;
+        Some((self.file.memory()?, range))
+    }
+
+    /// Prefetches what a search for the key of `found` looks at, if the block is used in place.
+    #[inline(always)]
+    pub(crate) fn prefetch_in_place(&self, found: Found<'_>) {
+        if let Some((file, range)) = self.in_place(found.state(), found.handle()) {
+            prefetch_part(file.get(range).unwrap_or_default(), found.part());
+        }
+    }
+
+    /// The data block that a search has found: bytes, and where in them it lies. It comes from memory, or from the cache or the source,
+    /// and is in `own` then. In a mapped file, it is announced before its first use if `announce`.
+    #[inline(always)]
+    pub(crate) fn load<'a>(
+        &'a self,
+        parts: &Parts,
+        found: Found<'_>,
+        read: ReadOptions,
+        announce: bool,
+        own: &'a mut Option<Bytes>,
+    ) -> Result<Loaded<'a>> {
+        if let Some((file, range)) = self.in_place(found.state(), found.handle()) {
+            // Not a slice, which would be counted up and down for a value that is only looked at.
+            return Ok((self.file.owners.of_this_thread(file), range));
+        }
+        Ok(whole(
+            own.insert(self.load_found(parts, found, read, announce)?),
+        ))
+    }
+
+    #[inline(never)]
+    fn load_found(
+        &self,
+        parts: &Parts,
+        found: Found<'_>,
+        read: ReadOptions,
+        announce: bool,
+    ) -> Result<Bytes> {
+        let block = found.to_ref();
+        if announce {
+            self.announce_block(parts, block);
+        }
+        let loaded = self.load_anew(parts, block, read)?;
+        prefetch_part(&loaded, found.part());
+        Ok(loaded)
+    }
+
+    /// A data block to keep, from memory, the cache or the source.
+    pub(crate) fn load_bytes(
+        &self,
+        parts: &Parts,
+        found: BlockRef,
+        read: ReadOptions,
+    ) -> Result<Bytes> {
+        match self.in_place(parts.index.state(found), found.handle) {
+            Some((file, range)) => Ok(self.file.owners.of_this_thread(file).slice(range)),
+            None => self.load_anew(parts, found, read),
+        }
+    }
+
+    /// A data block from the cache or the source; on its first use also one that lies in memory.
+    pub(crate) fn load_anew(
+        &self,
+        parts: &Parts,
+        found: BlockRef,
+        read: ReadOptions,
+    ) -> Result<Bytes> {
+        if let Some(block) = self.cached(parts, found) {
+            return Ok(block);
+        }
+        self.admit(parts, found, &self.file.read_frame(found.handle)?, read)
+    }
+
+    /// Asks the system to read a data block of a mapped file as a whole, and not page by page as it is used. A block that was
+    /// read before is likely to be in memory still, and asking takes longer than to find it there.
+    #[inline]
+    pub(crate) fn announce_block(&self, parts: &Parts, found: BlockRef) {
+        if self.file.map().is_some() && !parts.index.state(found).has(State::CHECKED) {
+            let Range { start, end } = found.handle.frame_in_file();
+            self.file.announce(start, end - start);
+        }
+    }
+
+    /// A data block from the cache.
+    pub(crate) fn cached(&self, parts: &Parts, found: BlockRef) -> Option<Bytes> {
+        let cache = self.cache.as_ref()?;
+        if !parts.index.state(found).has(State::CACHED) {
+            return None;
+        }
+        let block = cache.0.blocks.get(&self.cache_key(found.handle))?;
+        self.file.counters.add(Counter::CacheHits, 1);
+        Some(block)
+    }
+
+    /// Whether a data block is in the cache.
+    pub(crate) fn is_cached(&self, parts: &Parts, found: BlockRef) -> bool {
+        let cache = self.cache.as_ref();
+        cache.is_some_and(|cache| {
+            let may_be_cached = parts.index.state(found).has(State::CACHED);
+            may_be_cached && cache.0.blocks.contains_key(&self.cache_key(found.handle))
+        })
+    }
+
+    /// The name of the data block at `handle` in the cache.
+    fn cache_key(&self, handle: BlockHandle) -> BlockKey {
+        (self.id, handle.offset)
+    }
+
+    /// The data block in `frame`, which came from the source: checked, and kept.
+    pub(crate) fn admit(
+        &self,
+        parts: &Parts,
+        found: BlockRef,
+        frame: &Bytes,
+        read: ReadOptions,
+    ) -> Result<Bytes> {
+        self.try_admit(parts, found, frame, read, Use::Lookup)
+            .map_err(|defect| self.locate(found, defect))
+    }
+
+    /// Like [`admit`](BlockStore::admit), for a caller who reads the block once more if there is a defect: only an error that stays
+    /// is located.
+    pub(crate) fn try_admit(
+        &self,
+        parts: &Parts,
+        found: BlockRef,
+        frame: &Bytes,
+        read: ReadOptions,
+        what_for: Use,
+    ) -> Result<Bytes, Defect> {
+        let block = check_frame(parts, found, frame)?;
+        let (is_raw, state) = (frame::is_raw(frame), parts.index.state(found));
+        if is_raw && self.file.is_memory() {
+            parts.learn(found, &block);
+            state.set(State::IN_PLACE);
+            return Ok(block.data);
+        }
+        if let Some(cache) = &self.cache
+            && (self.keeps_all || !is_raw || what_for == Use::Lookup)
+        {
+            self.file.counters.add(Counter::CacheMisses, 1);
+            let keeps = || self.keeps_all || cache.takes_missed(state);
+            if read.fill_cache && keeps() {
+                // What was read with a raw block would stay in memory, too.
+                let is_alone = self.file.reads_alone() && what_for == Use::Lookup;
+                let copy = (is_raw && !is_alone).then(|| Bytes::copy_from_slice(&block.data));
+                let kept = copy.unwrap_or_else(|| block.data.clone());
+                cache.0.blocks.insert(self.cache_key(found.handle), kept);
+                parts.learn(found, &block);
+                state.set(State::CACHED);
+            }
+        }
+        Ok(block.data)
+    }
+
+    /// Data blocks of a file that is not in memory, in ascending order. Gives each to `take`, with its position in `found`, when it is
+    /// there and was checked. They are asked for a batch at a time, so that the memory that they take is bounded.
+    pub(crate) fn load_many(
+        &self,
+        parts: &Parts,
+        found: &[BlockRef],
+        read: ReadOptions,
+        mut take: impl FnMut(usize, Result<Bytes>),
+    ) {
+        let (mut first, mut rest) = (0, found);
+        while !rest.is_empty() {
+            let (batch, after) = rest.split_at(batch_len(rest));
+            self.load_batch(parts, batch, read, &mut |at, block| {
+                take(first + at, block);
+            });
+            (first, rest) = (first + batch.len(), after);
+        }
+    }
+
+    /// Loads a batch of blocks, from the cache or the source, which is asked for all that are missing at once, and goes on while those
+    /// that are there are taken.
+    fn load_batch(
+        &self,
+        parts: &Parts,
+        found: &[BlockRef],
+        read: ReadOptions,
+        take: &mut dyn FnMut(usize, Result<Bytes>),
+    ) {
+        let mut missing = Vec::new();
+        for (at, &found) in found.iter().enumerate() {
+            match self.cached(parts, found) {
+                Some(block) => take(at, Ok(block)),
+                None => missing.push((at, found)),
+            }
+        }
+        let ranges = missing
+            .iter()
+            .map(|(_, found)| found.handle.frame_in_file());
+        let ranges: Vec<Range<u64>> = ranges.collect();
+        self.file.read_each(&ranges, &mut |i, frame| {
+            if let Some(&(at, found)) = missing.get(i) {
+                let block = frame.and_then(|frame| self.admit(parts, found, &frame, read));
+                take(at, block);
+            }
+        });
+    }
+}
+
+/// The data block in `frame`: its checksum, its form and its keys are checked.
+pub(crate) fn check_frame(
+    parts: &Parts,
+    found: BlockRef,
+    frame: &Bytes,
+) -> Result<Block<Bytes>, Defect> {
+    frame::verify(frame)?;
+    let block = Block::parse(frame::open(frame)?)?;
+    parts.check_block(found, &block)?;
+    Ok(block)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::read::table::opened::Opened;
+    use crate::{Compression, OpenOptions, WriteOptions};
+
+    #[test]
+    fn blocks_in_memory_are_used_in_place_once_they_were_checked() {
+        let mut file = Vec::new();
+        let options = WriteOptions::new().compression(Compression::None);
+        let mut builder = options.build(&mut file);
+        builder.add(b"key", b"value").unwrap();
+        builder.finish().unwrap();
+        let table = OpenOptions::new().open_source(file).unwrap();
+        let Opened { parts, store, .. } = &*table.opened;
+        let first = parts.block(0).unwrap();
+        let is_in_place = || {
+            let state = parts.index.state(first);
+            store.in_place(state, first.handle).is_some()
+        };
+        assert!(!is_in_place());
+        assert!(table.contains_key("key").unwrap());
+        assert!(is_in_place());
+    }
+}

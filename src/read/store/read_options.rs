@@ -1,0 +1,28 @@
+//! How an open table is read.
+
+/// How an open table is read; see [`Table::with_read_options`](crate::Table::with_read_options).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub struct ReadOptions {
+    pub(crate) fill_cache: bool,
+}
+
+impl Default for ReadOptions {
+    fn default() -> ReadOptions {
+        ReadOptions::new()
+    }
+}
+
+impl ReadOptions {
+    /// Blocks that are read go to the cache.
+    pub fn new() -> ReadOptions {
+        ReadOptions { fill_cache: true }
+    }
+
+    /// Whether blocks that are read are kept in the cache. `false` suits a long scan, which would evict the blocks that lookups
+    /// use. A block that is in the cache is used either way.
+    pub fn fill_cache(mut self, yes: bool) -> ReadOptions {
+        self.fill_cache = yes;
+        self
+    }
+}

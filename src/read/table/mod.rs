@@ -1,0 +1,443 @@
+//! A table that is open, and looking keys up in it: filter, index, load, find.
+
+mod approximate;
+pub(crate) mod get_many;
+pub(crate) mod opened;
+pub(crate) mod splits;
+pub(crate) mod table_cache;
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::comparator::Order;
+use crate::error::{Error, ErrorKind, Result};
+use crate::filter::{FilterEntry, FilterLayout};
+use crate::format::Defect;
+use crate::format::block::Block;
+use crate::format::block_search::SearchPart;
+use crate::format::prefetch::IS_HINT;
+use crate::format::properties::Properties;
+use crate::read::parts::bounds::{Bounds, Way};
+use crate::read::parts::filter::TableFilter;
+use crate::read::parts::index::{BlockRef, Found, NotLoaded};
+use crate::read::parts::{LAYERS, Missing, Parts};
+use crate::read::source::stats::{Counter, Stats};
+use crate::read::store::{Loaded, ReadOptions};
+use crate::read::table::opened::Opened;
+
+/// An open table: immutable, sorted, safe to read from any number of threads at once.
+///
+/// Clones are cheap and share everything. Pieces of the index and filters are read when they are first needed, and stay in memory
+/// ([`weight`](Table::weight)) until the last clone is dropped. Blocks live in the [`BlockCache`](crate::BlockCache).
+///
+/// The file must not change while it is open. It may be *replaced*, by [`WriteOptions::create`](crate::WriteOptions::create)
+/// for example: the open table goes on reading the old file.
+///
+/// ```
+/// use leveltable::{Table, TableBuilder};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("fruit.ldb");
+/// # let mut builder = TableBuilder::create(&path)?;
+/// # builder.add(b"apple", b"red")?;
+/// # builder.add(b"banana", b"yellow")?;
+/// # builder.finish()?;
+/// let table = Table::open(&path)?;
+/// assert_eq!(table.get("apple")?.as_deref(), Some(&b"red"[..]));
+/// assert_eq!(table.get("cherry")?, None);
+/// for entry in table.iter().rev() {
+///     let (key, value) = entry?;
+///     println!("{} is {}", key.escape_ascii(), value.escape_ascii());
+/// }
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Table {
+    pub(crate) opened: Arc<Opened>,
+    pub(crate) read: ReadOptions,
+}
+
+/// On one line: an index has too much to print.
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table")
+            .field("source", &self.opened.store.file.source)
+            .field("data_blocks", &self.data_blocks())
+            .field("filter", &self.filter())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Table {
+    /// Returns the same table, read with `options`: a cheap clone.
+    ///
+    /// ```
+    /// # use leveltable::{OpenOptions, ReadOptions, WriteOptions};
+    /// # let mut file = Vec::new();
+    /// # WriteOptions::new().build(&mut file).finish()?;
+    /// # let table = OpenOptions::new().open_source(file)?;
+    /// let scan = table.with_read_options(ReadOptions::new().fill_cache(false));
+    /// for entry in scan.iter() {
+    ///     let (key, value) = entry?;
+    ///     // the cache keeps what lookups put there
+    /// }
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    pub fn with_read_options(&self, options: ReadOptions) -> Table {
+        Table {
+            opened: Arc::clone(&self.opened),
+            read: options,
+        }
+    }
+
+    /// Returns the value of `key`, or `None` if the table does not hold it.
+    ///
+    /// Reads at most one data block, and none if the filter rejects the key or the block is in the cache. The value is a
+    /// slice of its block and keeps the whole block in memory while it lives; copy it to keep it long.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), [`ErrorKind::Corruption`](crate::ErrorKind::Corruption) and
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) of that one block;
+    /// [`ErrorKind::Comparator`](crate::ErrorKind::Comparator) if its keys are in another order.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
+        self.lookup(key.as_ref(), Bytes::slice)
+    }
+
+    /// Calls `read` with the value of `key`, and returns what it returns; `None` if the table does not hold the key.
+    ///
+    /// Like [`get`](Table::get), for a value that is looked at and not kept.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Table::get).
+    pub fn get_with<R>(
+        &self,
+        key: impl AsRef<[u8]>,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        self.lookup(key.as_ref(), |bytes, value| {
+            read(bytes.get(value).unwrap_or_default())
+        })
+    }
+
+    /// Whether the table holds `key`. Costs as much as [`get`](Table::get).
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Table::get).
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.lookup(key.as_ref(), |_, _| ())?.is_some())
+    }
+
+    /// Whether the table may hold `key`, by filter and index alone: reads no data block, and the pieces of filter and index that
+    /// tell if they were not needed before. `false` is certain, if the table is in the order that it was opened in; a table whose
+    /// order is not known may hold any key.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading index and filter.
+    pub fn may_contain(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        match &self.opened.parts.order {
+            Some(order) => Ok(self.candidate(key.as_ref(), order)?.is_some()),
+            None => Ok(true),
+        }
+    }
+
+    /// The data block to look for `key` in, and nowhere else; `None` if filter and index know that it is not in the table.
+    #[inline(always)]
+    pub(crate) fn candidate(&self, key: &[u8], order: &Order) -> Result<Option<Found<'_>>> {
+        match self.candidate_here(key, order) {
+            Ok(Some(found)) => Ok(Some(found)),
+            Ok(None) => Ok(None), // apart, so that no block is moved, which takes 2 ns
+            Err(NotLoaded) => self.read_candidate(key, order),
+        }
+    }
+
+    /// The same, after what is missing of filter and index was read.
+    #[cold]
+    #[inline(never)]
+    fn read_candidate(&self, key: &[u8], order: &Order) -> Result<Option<Found<'_>>> {
+        self.opened.ask(|| self.ask_candidate(key, order, LAYERS))
+    }
+
+    /// What [`candidate`](Table::candidate) returns, or what is missing of filter and index to tell: of a ribbon filter, the first
+    /// `layers` layers at once.
+    pub(crate) fn ask_candidate(
+        &self,
+        key: &[u8],
+        order: &Order,
+        layers: usize,
+    ) -> Result<Option<Found<'_>>, Missing> {
+        let found = self.candidate_here(key, order);
+        found.map_err(|NotLoaded| self.opened.parts.missing_for(key, order, layers))
+    }
+
+    /// What [`candidate`](Table::candidate) returns, by what is there of filter and index.
+    ///
+    /// If the last key passed the filter, this one is expected to, and its block is prefetched before the filter is asked: the
+    /// processor then waits for the memory of both at once. (It can have the memory of some 200 to 500 instructions under way;
+    /// behind a filter that waits, the block is out of that reach.) Absent keys, most of which come after others, are spared the
+    /// search in the index, unless the filter has to know the block.
+    #[inline(always)] // a call of it takes a tenth of the instructions of an absent key
+    pub(crate) fn candidate_here(
+        &self,
+        key: &[u8],
+        order: &Order,
+    ) -> Result<Option<Found<'_>>, NotLoaded> {
+        let Opened { parts, store, .. } = &*self.opened;
+        let is_expected = store.file.counters.passed_last();
+        let find = || parts.index.seek(key, order, is_expected);
+        let Some(filter) = &parts.filter else {
+            return find();
+        };
+        let is_of_windows = filter.is_of_windows()?;
+        let filter_key = order.filter_key(key);
+        if !is_expected && !is_of_windows {
+            let passes = filter.ask(filter_key, 0)?;
+            let found = if passes { find()? } else { None };
+            self.note_passed(passes);
+            return Ok(found);
+        }
+        let found = find();
+        if let (true, Ok(Some(found))) = (is_expected, found) {
+            store.prefetch_in_place(found);
+        }
+        if is_of_windows {
+            return self.ask_window(filter, found?, key, order);
+        }
+        let passes = filter.ask(filter_key, 0)?;
+        let found = if passes { found? } else { None };
+        self.note_passed(passes);
+        Ok(found)
+    }
+
+    /// The data block that the index has found for `key`, unless the filter of its window rejects the key.
+    #[inline(always)]
+    fn ask_window<'t>(
+        &'t self,
+        filter: &TableFilter,
+        found: Option<Found<'t>>,
+        key: &[u8],
+        order: &Order,
+    ) -> Result<Option<Found<'t>>, NotLoaded> {
+        let Some(block) = found else {
+            return Ok(None);
+        };
+        let passes = filter.ask(order.filter_key(key), block.offset())?
+            || matches!(order, Order::Custom(_))
+                && self.opened.parts.may_be_in_next(filter, block, key, order);
+        self.note_passed(passes);
+        Ok(if passes { found } else { None })
+    }
+
+    /// What [`candidate_here`](Table::candidate_here) returns for each of `keys`. The way to a filter of a window leads from the index
+    /// to the filter's bounds to the filter: the memory of each step is asked for all keys before one waits for it.
+    pub(crate) fn candidates_here<'t>(
+        &'t self,
+        keys: &[&[u8]],
+        order: &Order,
+    ) -> Vec<Result<Option<Found<'t>>, NotLoaded>> {
+        let Parts { index, filter, .. } = &self.opened.parts;
+        keys.iter().for_each(|key| index.prefetch(key, order));
+        let filter = filter.as_ref();
+        let Some((filter, windows)) = filter.and_then(|it| Some((it, it.windows()?))) else {
+            let keys = keys.iter();
+            return keys.map(|key| self.candidate_here(key, order)).collect();
+        };
+        let sought = keys.iter().map(|key| index.seek(key, order, true));
+        let found: Vec<_> = sought.collect();
+        let offsets = found.iter().filter_map(|found| Some(found.ok()??.offset()));
+        offsets.clone().for_each(|at| windows.prefetch_bounds(at));
+        offsets.for_each(|at| windows.prefetch_filter(at));
+        let found = keys.iter().zip(&found);
+        let asked = found.map(|(key, found)| self.ask_window(filter, (*found)?, key, order));
+        asked.collect()
+    }
+
+    /// A lookup: filter and index, block, search. Calls `take` with bytes, and where in them the value lies.
+    #[inline]
+    fn lookup<R>(
+        &self,
+        key: &[u8],
+        take: impl FnOnce(&Bytes, Range<usize>) -> R,
+    ) -> Result<Option<R>> {
+        let (Opened { parts, store, .. }, order) = (&*self.opened, self.order()?);
+        let Some(found) = self.candidate(key, order)? else {
+            return Ok(None);
+        };
+        let mut own = None;
+        let (bytes, block) = store.load(parts, found, self.read, true, &mut own)?;
+        let value = find_value((bytes, block), key, order, found.part());
+        let value = value.map_err(|defect| store.locate(found.to_ref(), defect))?;
+        Ok(value.map(|value| take(bytes, value)))
+    }
+
+    /// Counts that the filter passed a key, or did not.
+    #[inline]
+    fn note_passed(&self, passes: bool) {
+        let file = &self.opened.store.file;
+        let counters = &file.counters;
+        counters.add_answer(passes, Counter::FilterPassed, Counter::FilterRejected);
+        // Only a file in memory has blocks to prefetch.
+        counters.set_passed_last(passes && IS_HINT && file.is_memory());
+    }
+
+    /// Whether the prefix filter knows that no key is within these bounds; in a database's table, no user key.
+    pub(crate) fn prefixes_exclude(&self, bounds: &Bounds) -> Result<bool> {
+        let Opened { parts, store, .. } = &*self.opened;
+        let Some(prefix) = parts.prefix_to_ask(bounds) else {
+            return Ok(false);
+        };
+        let passes = self.opened.ask(|| parts.passes_prefix(prefix, LAYERS))?;
+        let counters = &store.file.counters;
+        counters.add_answer(passes, Counter::PrefixPassed, Counter::PrefixRejected);
+        Ok(!passes)
+    }
+
+    /// Counters of the table's work so far, for all its clones together, opening included.
+    pub fn stats(&self) -> Stats {
+        self.opened.store.file.counters.snapshot()
+    }
+
+    /// The filter in use; `None` if the table has none that can be used.
+    pub fn filter(&self) -> Option<&FilterEntry> {
+        self.opened
+            .parts
+            .filter
+            .as_ref()
+            .map(|filter| &filter.entry)
+    }
+
+    /// The filter of prefixes in use; `None` if the table has none that can be used.
+    pub fn prefix_filter(&self) -> Option<&FilterEntry> {
+        self.opened
+            .parts
+            .prefixes
+            .as_ref()
+            .map(|filter| &filter.entry)
+    }
+
+    /// The table's own description: its order, number of entries, and so on. `None` if it has no properties block, as a
+    /// table of another writer.
+    pub fn properties(&self) -> Option<&Properties> {
+        self.opened.properties.as_ref()
+    }
+
+    /// Number of entries, without a walk: what the table's [properties](Table::properties) say. `None` if it has none, as a
+    /// table of another writer.
+    pub fn entries(&self) -> Option<u64> {
+        self.properties().map(|properties| properties.entries)
+    }
+
+    /// Number of data blocks.
+    pub fn data_blocks(&self) -> usize {
+        self.opened.parts.index.len()
+    }
+
+    /// Size of the file in bytes.
+    pub fn file_bytes(&self) -> u64 {
+        self.opened.store.file.size
+    }
+
+    /// The layout of the filter block in use; `None` without one. Reads the filter, if it was not needed before.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading the filter.
+    pub fn filter_layout(&self) -> Result<Option<FilterLayout>> {
+        self.opened.bring(self.opened.parts.filter_parts())?;
+        Ok(self
+            .opened
+            .parts
+            .filter
+            .as_ref()
+            .and_then(TableFilter::layout))
+    }
+
+    /// The order of the keys; an error if it is not known.
+    #[inline]
+    pub(crate) fn order(&self) -> Result<&Order> {
+        self.opened.parts.order()
+    }
+
+    /// A data block to keep.
+    pub(crate) fn block(&self, found: BlockRef) -> Result<Block<Bytes>> {
+        let Opened { parts, store, .. } = &*self.opened;
+        store.announce_block(parts, found);
+        self.parse(found, store.load_bytes(parts, found, self.read)?)
+    }
+
+    /// A data block whose contents were loaded.
+    pub(crate) fn parse(&self, found: BlockRef, payload: Bytes) -> Result<Block<Bytes>> {
+        Block::parse(payload).map_err(|defect| self.opened.store.locate(found, defect))
+    }
+
+    /// The first key that a walk along `way` comes to, if the properties name it.
+    pub(crate) fn stated_key(&self, way: Way) -> Option<&[u8]> {
+        let properties = self.properties()?;
+        let key = way.pick(&properties.first_key, &properties.last_key);
+        key.as_deref()
+    }
+
+    /// Bytes of memory that the table takes, as the allocator counts them: some kilobytes, and the pieces of index and filter that were
+    /// needed so far. It grows as the table is used, to the sizes of both.
+    ///
+    /// Leaves out the blocks in a cache, and of a file in memory what lies in that file: its [size](Table::file_bytes) is the caller's to
+    /// count. Reads nothing and takes no lock; a few nanoseconds, unless parts came in since the last call.
+    pub fn weight(&self) -> usize {
+        self.opened.weight()
+    }
+
+    /// Whether the file that the table was opened on is still at its path, and unchanged: the same file, of the same size, last modified
+    /// when it was at opening. `false` if it was replaced, removed or written to. A replaced file is read on, and can be opened again;
+    /// one that was written to must be.
+    ///
+    /// One call of the system, for the metadata of what is at the path, and no read. A change that keeps all of this is not seen, such as
+    /// one within the few milliseconds in which a file system's clock does not advance. On Windows, the time when a file was created
+    /// tells it from others. C++ LevelDB has nothing like it, since nobody replaces its tables.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidState`] for a table whose file was not opened by this crate, by its path; [`ErrorKind::Io`] if the system does
+    /// not tell.
+    ///
+    /// ```
+    /// use leveltable::{Table, TableBuilder};
+    ///
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("fruit.ldb");
+    /// TableBuilder::create(&path)?.finish()?;
+    /// let table = Table::open(&path)?;
+    /// assert!(table.is_current()?);
+    /// TableBuilder::create(&path)?.finish()?;
+    /// assert!(!table.is_current()?);
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    pub fn is_current(&self) -> Result<bool> {
+        let file = &self.opened.store.file;
+        let Some(opened) = &file.source.opened else {
+            let message = "this table was not opened by the path of a file: nothing tells whether it has changed";
+            return Err(file.name_in(Error::new(ErrorKind::InvalidState, message)));
+        };
+        let doing = "asking whether the table has changed";
+        let asked = opened.is_current();
+        asked.map_err(|e| file.name_in(Error::io(doing, e)))
+    }
+}
+
+/// Where in its bytes a data block has the value of `key`.
+#[inline(always)] // as `Index::seek`
+pub(crate) fn find_value(
+    (bytes, block): Loaded<'_>,
+    key: &[u8],
+    order: &Order,
+    part: SearchPart,
+) -> Result<Option<Range<usize>>, Defect> {
+    let (start, block) = (block.start, bytes.get(block).unwrap_or_default());
+    let value = Block::parse(block)?.find(key, order, part)?;
+    Ok(value.map(|value| start + value.start..start + value.end))
+}

@@ -1,0 +1,105 @@
+//! What opening a table makes, and what its clones share: it has parts read when they are missing.
+
+use bytes::Bytes;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::properties::Properties;
+use crate::read::parts::index::{BlockRef, Found};
+use crate::read::parts::{Missing, Part, Parts};
+use crate::read::source::weight::{ARC, Weight};
+use crate::read::store::BlockStore;
+
+/// Index and filters, and data blocks. Asks the former, and has read what they lack.
+pub(crate) struct Opened {
+    pub(crate) parts: Parts,
+    pub(crate) store: BlockStore,
+    pub(crate) properties: Option<Properties>,
+    weight: Weight,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.store.leave(self.parts.index.cached());
+    }
+}
+
+impl Opened {
+    pub(crate) fn new(parts: Parts, store: BlockStore, properties: Option<Properties>) -> Opened {
+        Opened {
+            parts,
+            store,
+            properties,
+            weight: Weight::default(),
+        }
+    }
+
+    /// Checks a part of index or filters and keeps it; `bytes` are those at its [range](Parts::range).
+    pub(crate) fn admit_part(&self, part: Part, bytes: &Bytes) -> Result<()> {
+        let kept = self.parts.admit(part, bytes);
+        self.weight.forget();
+        kept.map_err(|defect| {
+            let offset = self.parts.range(part).start;
+            let section = Parts::section(part);
+            self.store.file.locate(defect, section, offset)
+        })
+    }
+
+    /// Reads those of `parts` that are not there, all at once, those less than a page apart together, and keeps them.
+    #[cold]
+    pub(crate) fn bring(&self, parts: Vec<Part>) -> Result<()> {
+        let (ranges, parts): (Vec<_>, Vec<_>) = self.parts.unread(parts).into_iter().unzip();
+        let mut result = Ok(());
+        self.store.file.read_each(&ranges, &mut |i, bytes| {
+            if let (Ok(()), Some(&part)) = (&result, parts.get(i)) {
+                result = bytes.and_then(|bytes| self.admit_part(part, &bytes));
+            }
+        });
+        result
+    }
+
+    /// Returns the answer of `ask`, which answers or names the parts that are missing to tell: those are read, and it is asked again. May
+    /// take several reads, since a key may be in any layer of a ribbon filter.
+    #[inline]
+    pub(crate) fn ask<T>(&self, mut ask: impl FnMut() -> Result<T, Missing>) -> Result<T> {
+        for _ in 0..=MAX_READS {
+            match ask() {
+                Ok(answer) => return Ok(answer),
+                Err(missing) => self.bring(missing)?,
+            }
+        }
+        Err(still_missing())
+    }
+
+    /// The data block that a search of the [index](crate::read::parts::index::Index::seek) finds for `key`.
+    #[inline]
+    pub(crate) fn seek(&self, key: &[u8], is_wanted: bool) -> Result<Option<Found<'_>>> {
+        let order = self.parts.order()?;
+        self.ask(|| self.parts.seek(key, order, is_wanted))
+    }
+
+    /// Data block `i`, one of `0..data_blocks()`.
+    pub(crate) fn block(&self, i: usize) -> Result<BlockRef> {
+        self.ask(|| self.parts.block(i))
+    }
+
+    /// Bytes of memory that it takes, as the allocator counts them.
+    pub(crate) fn weight(&self) -> usize {
+        let file = &self.store.file;
+        let find = || {
+            let properties = self.properties.as_ref().map_or(0, Properties::weight);
+            let own = ARC + size_of::<Opened>() + file.weight();
+            own + self.parts.weight(file.memory()) + properties
+        };
+        self.weight.get_or_find(find) + file.owners.weight()
+    }
+}
+
+/// Most reads until a question has its answer: as many as a ribbon has layers.
+pub(crate) const MAX_READS: usize = 256;
+
+/// The error of a question that is not answered although all that it named was read.
+#[cold]
+pub(crate) fn still_missing() -> Error {
+    let message = "index or filter lack a part that was read";
+    Error::new(ErrorKind::InvalidState, message)
+}

@@ -1,0 +1,193 @@
+//! Reading ahead of a walk: the longer it goes on, the more blocks come with one read.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use crate::error::Result;
+use crate::format::frame;
+use crate::read::parts::bounds::Way;
+use crate::read::parts::index::{BlockRef, Index};
+use crate::read::parts::state::State;
+use crate::read::source::coalesce::{Group, MAX_GAP, MAX_READ_LEN};
+use crate::read::source::file::Stretch;
+use crate::read::store::{ReadOptions, Use};
+use crate::read::table::opened::Opened;
+
+/// Most bytes of the index that a walk reads at once.
+const INDEX_LEN: u64 = 64 << 10;
+
+/// What a walk has read and not reached yet, or announced in a mapped file, and how much it reads next.
+///
+/// The first two blocks come alone, so that a short walk reads nothing that it does not need. From then on, each read takes
+/// twice as many bytes as the one before: a walk over 1,000 blocks of 4 KiB makes 23 reads.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ReadAhead {
+    /// The data blocks that the walk may need.
+    pub(crate) limits: Range<usize>,
+    /// The data blocks that were read together; of those that were announced, the ones before the next are due.
+    run: Group,
+    /// Their frames, if they are several.
+    stretch: Stretch,
+    /// The direction of the walk; `None` at its first block.
+    way: Option<Way>,
+    /// Most bytes of the next read, unless a single block takes more.
+    len: u64,
+}
+
+impl Group {
+    /// A data block alone.
+    pub(crate) fn of(found: BlockRef) -> Group {
+        Group {
+            parts: found.block..found.block + 1,
+            bytes: found.handle.frame_in_file(),
+        }
+    }
+}
+
+impl ReadAhead {
+    /// Data block `i`, at which a walk along `way` has arrived, or begins. The pieces of the index that name its next blocks are read
+    /// with its own.
+    pub(crate) fn find(&self, opened: &Opened, i: usize, way: Option<Way>) -> Result<BlockRef> {
+        let found = opened.parts.index.block(i);
+        found.or_else(|_| self.bring_pieces(opened, i, way))
+    }
+
+    #[cold]
+    fn bring_pieces(&self, opened: &Opened, i: usize, way: Option<Way>) -> Result<BlockRef> {
+        // If a piece ahead is damaged, that is for those who come to it: the block's own piece is then read alone.
+        let pieces = opened.parts.pieces_of_walk(i, &self.limits, way, INDEX_LEN);
+        opened.bring(pieces).ok();
+        opened.block(i)
+    }
+
+    /// A data block at which a walk has arrived, along `way`, or begins; and whether it is a slice of all that was read with it.
+    pub(crate) fn load(
+        &mut self,
+        opened: &Opened,
+        found: BlockRef,
+        way: Option<Way>,
+        read: ReadOptions,
+    ) -> Result<(Bytes, bool)> {
+        if self.way != way {
+            (self.way, self.len) = (way, 0);
+        }
+        let Opened { parts, store, .. } = opened;
+        if store.file.is_memory() {
+            if store.file.map().is_some() {
+                self.announce(opened, found);
+            }
+            return Ok((store.load_bytes(parts, found, read)?, false));
+        }
+        if let Some(block) = store.cached(parts, found) {
+            return Ok((block, false));
+        }
+        if !self.run.parts.contains(&found.block) {
+            self.read(opened, found);
+        }
+        if let Some(frame) = self.stretch.get(&found.handle.frame_in_file()) {
+            if let Ok(block) = store.try_admit(parts, found, &frame, read, Use::Walk) {
+                return Ok((block, frame::is_raw(&frame)));
+            }
+            // It is read alone, and the others that came with it are read again: they may be bad, too.
+            (self.run, self.stretch) = (Group::default(), Stretch::default());
+        }
+        Ok((store.load_anew(parts, found, read)?, false))
+    }
+
+    /// On a walk that goes on, reads a data block and those that come next. One that comes alone is left to be read.
+    fn read(&mut self, opened: &Opened, found: BlockRef) {
+        self.stretch = Stretch::default();
+        let mut run = self.next_blocks(opened, found);
+        // No read ends where a piece of the index does. A piece that cannot be read is an error of the walk when it comes to that.
+        if let Some(way) = self.way
+            && let Some(next) = way.first(&way.rest(&self.limits, &run.parts))
+            && opened.parts.index.block(next).is_err()
+            && self.bring_pieces(opened, next, self.way).is_ok()
+        {
+            run = self.next_blocks(opened, found);
+        }
+        if run.parts.len() > 1 {
+            let offset = run.bytes.start;
+            match opened.store.file.read_range(&run.bytes) {
+                Ok(bytes) => self.stretch = Stretch { offset, bytes },
+                // If the blocks ahead cannot be read, that is for those who come to them.
+                Err(_) => run = Group::of(found),
+            }
+        }
+        self.run = run;
+        self.grow(opened);
+    }
+
+    /// Has the system read what comes next on a walk through a mapped file that has come to a data block.
+    ///
+    /// When no more than half of what was announced is left, and no more than 16 blocks, the next ones are due, so that the system
+    /// reads while entries are used. The one or two blocks of a short walk are announced only if they were never read: they are likely to be
+    /// in memory, and asking takes longer than to find them there.
+    fn announce(&mut self, opened: &Opened, found: BlockRef) {
+        if self.run.parts.contains(&found.block) {
+            return;
+        }
+        self.run = self.next_blocks(opened, found);
+        if !opened.parts.index.state(found).has(State::CHECKED) {
+            opened
+                .store
+                .file
+                .announce(self.run.bytes.start, self.run.len());
+        }
+        self.grow(opened);
+        let left = 16.min(self.run.parts.len() / 2);
+        match self.way {
+            Some(Way::Back) => self.run.parts.start += left,
+            _ => self.run.parts.end -= left,
+        }
+    }
+
+    /// The blocks from `found` on, as many as are due: one where a walk begins.
+    fn next_blocks(&self, opened: &Opened, found: BlockRef) -> Group {
+        match self.way {
+            Some(way) => next_run(opened, found, way, &self.limits, self.len),
+            None => Group::of(found),
+        }
+    }
+
+    /// Sets the length of the next read, after the walk has gone on: room for twice as many blocks, padding included.
+    fn grow(&mut self, opened: &Opened) {
+        if self.way.is_some() {
+            let last = opened.parts.index.block(self.run.parts.end - 1);
+            let end = last.map_or(self.run.bytes.end, |last| {
+                padded_end(&opened.parts.index, last)
+            });
+            self.len = MAX_READ_LEN.min(2 * (end - self.run.bytes.start));
+        }
+    }
+}
+
+/// The data blocks from `found` on that a walk reads together: blocks of `limits`, at most `len` bytes of the file, none of them
+/// in the cache but the first, and all named by pieces of the index that are there. One block at least.
+pub(crate) fn next_run(
+    Opened { parts, store, .. }: &Opened,
+    found: BlockRef,
+    way: Way,
+    limits: &Range<usize>,
+    len: u64,
+) -> Group {
+    let mut run = Group::of(found);
+    while let Some(next) = way.first(&way.rest(limits, &run.parts))
+        && let Ok(next) = parts.index.block(next)
+        && !store.is_cached(parts, next)
+        && let Some(both) = run.join(&Group::of(next), MAX_GAP, len)
+    {
+        run = both;
+    }
+    run
+}
+
+/// Where a data block ends in the file, with the padding after it if no more than that lies before the next block.
+fn padded_end(index: &Index, found: BlockRef) -> u64 {
+    let (end, next) = (found.handle.frame_in_file().end, found.block + 1);
+    match (next < index.len()).then(|| index.block(next)) {
+        Some(Ok(next)) if next.handle.offset - end <= MAX_GAP => next.handle.offset,
+        _ => end,
+    }
+}

@@ -1,0 +1,520 @@
+//! Walking a table in both directions.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::ops::Bound;
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+
+use crate::comparator::Order;
+use crate::error::{Error, ErrorKind, Result, Section, show_key};
+use crate::format::Defect;
+use crate::format::block::Block;
+use crate::format::block_cursor::BlockCursor;
+use crate::format::block_search::SearchPart;
+use crate::format::internal_key::{user_key, user_order};
+use crate::format::prefetch::{LINE, prefetch};
+use crate::read::parts::bounds::{Bounds, Way, exclude_all, key_of};
+use crate::read::parts::index::BlockRef;
+use crate::read::table::Table;
+use crate::read::table::opened::Opened;
+use crate::read::walk::ahead::ReadAhead;
+
+/// A position in a table, on an entry or between entries, that moves in both directions.
+///
+/// A new cursor stands before the first entry. Each move returns whether it ended on an entry; the cursor then lends its
+/// key and value, without allocating, until the next move. It keeps one data block in memory.
+///
+/// In a file that is not in memory, a walk reads ahead: the first two blocks come alone, then each read takes twice as many
+/// bytes as the one before, up to 256 KiB, which the cursor keeps until its next read.
+///
+/// A cursor never skips an entry that it cannot read: the move is an error, and the cursor has no position until a seek
+/// succeeds.
+///
+/// ```
+/// # use leveltable::{OpenOptions, WriteOptions};
+/// # let mut file = Vec::new();
+/// # let mut builder = WriteOptions::new().build(&mut file);
+/// # for key in ["apple", "banana", "cherry"] { builder.add(key.as_bytes(), b"")?; }
+/// # builder.finish()?;
+/// # let table = OpenOptions::new().open_source(file)?;
+/// let mut cursor = table.cursor();
+/// assert!(cursor.seek("b")?);
+/// assert_eq!(cursor.key(), b"banana");
+/// assert!(cursor.prev()?);
+/// assert_eq!(cursor.key(), b"apple");
+/// assert!(!cursor.prev()?, "before the first");
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct Cursor {
+    pub(crate) table: Table,
+    /// Only keys within them are shown.
+    pub(crate) bounds: Bounds,
+    /// Walks data block `block`.
+    entries: BlockCursor<Bytes>,
+    /// `None` until a block was loaded.
+    pub(crate) block: Option<BlockRef>,
+    /// Whether the block may have entries outside the lower bound, and outside the upper one.
+    is_edge: (bool, bool),
+    /// Where in memory the block begins, if it is used there; otherwise [`NOWHERE`]. The memory ahead of a walk is prefetched.
+    place: usize,
+    /// What the walk has read ahead, or announced in a mapped file.
+    pub(crate) ahead: ReadAhead,
+    /// Whether it is known which blocks a walk within the bounds may need.
+    pub(crate) is_limited: bool,
+    /// For a block that is a slice of what was read ahead: a copy, once a value is asked for that keeps its block in memory.
+    own: Option<OnceLock<Bytes>>,
+    /// Where the cursor stands while `entries` is on no entry: where a walk this way ends. `None` after a move failed.
+    end: Option<Way>,
+    /// Among the inputs of a merge, its place. There it reads no block before it must: where the table's properties name the first
+    /// or last key, it stands there unread, and the key is checked when the merge gets to it. A table that is walked alone is read as
+    /// it is.
+    pub(crate) input: Option<usize>,
+    /// If it stands unread on the first entry of a walk, the way of that walk. For `end`, it has not come to that entry yet.
+    unread: Option<Way>,
+}
+
+/// How far ahead a walk prefetches memory, in bytes: a block of ordinary length, and the restarts at the next one's end.
+const AHEAD: isize = 5 << 10;
+
+/// No place in memory, where no file reaches: nothing is prefetched there, and to add an offset in a block does not overflow.
+const NOWHERE: usize = usize::MAX / 2;
+
+/// Short: the place, not what was read.
+impl fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cursor")
+            .field("table", &self.table)
+            .field("block", &self.block)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Table {
+    /// Returns a cursor before the first entry.
+    pub fn cursor(&self) -> Cursor {
+        Cursor::of_table(self, (Bound::Unbounded, Bound::Unbounded))
+    }
+}
+
+impl Cursor {
+    /// A cursor before the first entry of a table within bounds.
+    pub(crate) fn of_table(table: &Table, bounds: Bounds) -> Cursor {
+        let order = table.order();
+        Cursor {
+            // If the order is not known, the first move with a bound is an error. No blocks are needed for bounds that exclude all.
+            is_limited: order.is_ok_and(|order| exclude_all(order, &bounds)),
+            table: table.clone(),
+            bounds,
+            entries: BlockCursor::new(Block::default()),
+            block: None,
+            is_edge: (false, false),
+            place: NOWHERE,
+            ahead: ReadAhead::default(),
+            own: None,
+            end: Some(Way::Back),
+            input: None,
+            unread: None,
+        }
+    }
+
+    /// Notes that no entry is within the bounds if `is_excluded` says so, unless that is known.
+    pub(crate) fn rule_out(&mut self, is_excluded: impl FnOnce() -> Result<bool>) -> Result<()> {
+        self.is_limited = self.is_limited || is_excluded()?;
+        Ok(())
+    }
+
+    /// Whether it is known without reading, before the first move, that no entry lies within the bounds: of a table by its filter or
+    /// properties.
+    pub(crate) fn is_ruled_out(&self) -> Result<bool> {
+        if self.is_limited && self.ahead.limits.is_empty() {
+            return Ok(true);
+        }
+        let (lower, upper) = (key_of(&self.bounds.0), key_of(&self.bounds.1));
+        if let (Some(lower), Some(upper)) = (lower, upper) {
+            // Filters know nothing of ranges, but of one key, or of those of one user key.
+            let order = self.table.order()?;
+            let is_internal = user_order(order).is_some();
+            let is_one_key = lower == upper || is_internal && user_key(lower) == user_key(upper);
+            if is_one_key && self.table.candidate(lower, order)?.is_none() {
+                return Ok(true);
+            }
+        }
+        for way in [Way::Forward, Way::Back] {
+            if let Some(key) = self.stated_key(way)
+                && !self.is_past(key, way.reverse())?
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The first key that a walk along `way` comes to, if it need not be read.
+    #[inline(never)]
+    fn stated_key(&self, way: Way) -> Option<&[u8]> {
+        self.input.and(self.table.stated_key(way))
+    }
+
+    /// The current key, which may be unread; `None` on no entry.
+    #[inline(always)]
+    pub(crate) fn stands_at(&self) -> Option<&[u8]> {
+        match self.unread {
+            None => self.is_valid().then(|| self.key()),
+            Some(way) => self.stated_key(way),
+        }
+    }
+
+    /// Reads the current entry if it is still unread. Returns whether there is one.
+    pub(crate) fn read(&mut self) -> Result<bool> {
+        let Some(way) = self.unread else {
+            return Ok(self.is_valid());
+        };
+        let moved = self.read_start(way)?;
+        let (found, stated) = (self.key(), self.stated_key(way).unwrap_or(&[]));
+        if !moved || found != stated {
+            let (which, stated) = (way.pick("first", "last"), show_key(stated));
+            let expected = format!("the table's {which} key to be {stated}, as its properties say");
+            let defect = Defect::new(expected, show_key(found));
+            return Err(self.fail(defect));
+        }
+        Ok(true)
+    }
+}
+
+impl Cursor {
+    /// Whether the cursor stands on an entry.
+    #[inline]
+    pub fn is_valid(&self) -> bool {
+        self.entries.is_on_entry()
+    }
+
+    /// The current key; empty unless the cursor [is on an entry](Cursor::is_valid).
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        self.entries.key()
+    }
+
+    /// The current value; empty unless the cursor [is on an entry](Cursor::is_valid).
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        self.entries.value()
+    }
+
+    /// The current value as a slice of its block, which it keeps in memory; empty like [`value`](Cursor::value).
+    pub fn value_bytes(&self) -> Bytes {
+        let mut block = &self.entries.block.data;
+        if let Some(own) = &self.own {
+            block = own.get_or_init(|| Bytes::copy_from_slice(block));
+        }
+        block.slice(self.entries.value_range())
+    }
+
+    /// Moves to the first entry whose key is at or after `key`. Returns `false`, and stands after the last entry, if there
+    /// is none.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block (see [`Table::get`]), as for all moves.
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let key = key.as_ref();
+        self.leave(None);
+        let order = self.table.order()?;
+        let first = self.stated_key(Way::Forward);
+        if first.is_some_and(|first| order.compare(key, first).is_le())
+            || !self.is_past(key, Way::Forward)?
+        {
+            return self.seek_to_start(Way::Forward);
+        }
+        let last = self.stated_key(Way::Back);
+        if last.is_some_and(|last| order.compare(key, last).is_gt())
+            || !self.is_past(key, Way::Back)?
+        {
+            return Ok(self.leave(Some(Way::Forward)));
+        }
+        self.limit()?;
+        let opened = &*self.table.opened;
+        let Some(found) = opened.seek(key, true)? else {
+            return Ok(self.leave(Some(Way::Forward)));
+        };
+        opened.store.prefetch_in_place(found);
+        let (found, part) = (found.to_ref(), found.part());
+        self.load(found, None)?;
+        let sought = self.entries.seek(key, self.table.order()?, part);
+        // Past the block's last key, but not past its index key, it is the next block's first.
+        let moved = self.check(sought)? || self.walk(Way::Forward)?;
+        self.arrive(moved, Way::Forward)
+    }
+
+    /// Moves to the first entry; returns `false` if the table is empty.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block.
+    pub fn seek_to_first(&mut self) -> Result<bool> {
+        self.seek_to_start(Way::Forward)
+    }
+
+    /// Moves to the last entry; returns `false` if the table is empty.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block.
+    pub fn seek_to_last(&mut self) -> Result<bool> {
+        self.seek_to_start(Way::Back)
+    }
+
+    /// Moves to the first entry of a walk along `way`; in a merge, perhaps without reading it.
+    pub(crate) fn seek_to_start(&mut self, way: Way) -> Result<bool> {
+        if let Some(key) = self.stated_key(way)
+            && self.is_past(key, way)?
+        {
+            self.leave(Some(way.reverse()));
+            self.unread = Some(way);
+            return Ok(true);
+        }
+        self.read_start(way)
+    }
+
+    fn read_start(&mut self, way: Way) -> Result<bool> {
+        self.leave(None);
+        self.limit()?;
+        let Some(first) = way.first(&self.ahead.limits) else {
+            return Ok(self.leave(Some(way)));
+        };
+        self.walk_into(first, None)?;
+        let moved = self.seek_in_block(way)? || self.walk(way)?;
+        self.arrive(moved, way)
+    }
+
+    /// Moves to the next entry: from before the first entry to the first. Returns `false` after the last.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
+    #[inline]
+    #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend")]
+    pub fn next(&mut self) -> Result<bool> {
+        self.go(Way::Forward)
+    }
+
+    /// Moves to the previous entry: from after the last entry to the last. Returns `false` before the first.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
+    #[inline]
+    pub fn prev(&mut self) -> Result<bool> {
+        self.go(Way::Back)
+    }
+
+    #[inline(always)]
+    pub(crate) fn go(&mut self, way: Way) -> Result<bool> {
+        if self.step_plainly(way) {
+            return Ok(true);
+        }
+        self.go_slowly(way)
+    }
+
+    /// Moves to the next entry on the way if it is an ordinary one of the same block, which has no entries past the bound, and on
+    /// the way back was decoded before. Otherwise stays and returns `false`.
+    #[inline(always)]
+    pub(crate) fn step_plainly(&mut self, way: Way) -> bool {
+        let (stepped, ahead) = match way {
+            Way::Forward => (!self.is_edge.1 && self.entries.step(), AHEAD),
+            Way::Back => (!self.is_edge.0 && self.entries.step_back(), -AHEAD),
+        };
+        if stepped {
+            self.prefetch_at(ahead);
+        }
+        stepped
+    }
+
+    #[inline(never)]
+    fn go_slowly(&mut self, way: Way) -> Result<bool> {
+        match self.end {
+            _ if self.is_valid() => {
+                let moved = self.step_in_block(way)? || self.walk(way)?;
+                self.arrive(moved, way)
+            }
+            Some(end) if end == way => Ok(self.leave(Some(way))),
+            Some(_) => self.seek_to_start(way),
+            None => Err(lost()),
+        }
+    }
+
+    /// Ends a move along `way`: there are no entries past the bound.
+    #[inline]
+    pub(crate) fn arrive(&mut self, moved: bool, way: Way) -> Result<bool> {
+        let is_edge = way.pick(self.is_edge.1, self.is_edge.0);
+        if moved && is_edge && !self.is_past(self.key(), way.reverse())? {
+            return Ok(self.leave(Some(way)));
+        }
+        Ok(moved)
+    }
+
+    /// Whether `key` is within the bound at which a walk along `way` starts. The order is not asked about no bound.
+    pub(crate) fn is_past(&self, key: &[u8], way: Way) -> Result<bool> {
+        let before = way.pick(Ordering::Less, Ordering::Greater);
+        Ok(match way.pick(&self.bounds.0, &self.bounds.1) {
+            Bound::Unbounded => true,
+            Bound::Included(limit) => self.table.order()?.compare(key, limit) != before,
+            Bound::Excluded(limit) => self.table.order()?.compare(key, limit) == before.reverse(),
+        })
+    }
+
+    /// Finds out, before the first block of a table is read, which blocks may have keys within the bounds: no others are read. Reads
+    /// the pieces of the index that name the first and the last of them.
+    pub(crate) fn limit(&mut self) -> Result<()> {
+        if !self.is_limited {
+            let (opened, order) = (&*self.table.opened, self.order_of_bounds()?);
+            let within = || opened.parts.blocks_within(&self.bounds, order);
+            self.ahead.limits = opened.ask(within)?;
+            self.is_limited = true;
+        }
+        Ok(())
+    }
+
+    /// The order, if there is a bound to ask it about: an error then if it is not known.
+    pub(crate) fn order_of_bounds(&self) -> Result<Option<&Order>> {
+        let is_bounded = self.bounds != (Bound::Unbounded, Bound::Unbounded);
+        is_bounded.then(|| self.table.order()).transpose()
+    }
+
+    /// Moves to the first entry of the blocks that come on the way after the current one. Some writers leave blocks empty.
+    fn walk(&mut self, way: Way) -> Result<bool> {
+        while let Some(next) = self.next_block(way) {
+            self.walk_into(next, Some(way))?;
+            if self.start_in_block(way)? {
+                return Ok(true);
+            }
+        }
+        Ok(self.leave(Some(way)))
+    }
+
+    /// The block that comes on the way after the current one, if the walk may need it; the first one before any was loaded.
+    pub(crate) fn next_block(&self, way: Way) -> Option<usize> {
+        let limits = &self.ahead.limits;
+        match self.block.map(|found| found.block) {
+            Some(i) => way.first(&way.rest(limits, &(i..i + 1))),
+            None => way.first(limits),
+        }
+    }
+
+    /// Leaves the entries. Returns `false`: the cursor is on none.
+    pub(crate) fn leave(&mut self, end: Option<Way>) -> bool {
+        // No step leads on from there.
+        self.entries.move_past_last();
+        (self.end, self.unread) = (end, None);
+        false
+    }
+
+    /// Turns to data block `i`, at which a walk has arrived from the one beside it, or begins.
+    fn walk_into(&mut self, i: usize, way: Option<Way>) -> Result<()> {
+        let found = self.ahead.find(&self.table.opened, i, way)?;
+        self.load(found, way)
+    }
+
+    /// Turns to a data block, at none of its entries. The position is lost until the caller has found a new one.
+    fn load(&mut self, found: BlockRef, way: Option<Way>) -> Result<()> {
+        self.leave(None);
+        if self.block.is_none_or(|block| block.block != found.block) {
+            let table = &self.table;
+            self.block = None;
+            let loaded = self.ahead.load(&table.opened, found, way, table.read);
+            let (payload, is_slice) = loaded?;
+            let Opened { parts, store, .. } = &*table.opened;
+            let place = store.in_place(parts.index.state(found), found.handle);
+            self.place = place.map_or(NOWHERE, |(_, place)| place.start);
+            self.enter(found, payload, is_slice)?;
+        }
+        Ok(())
+    }
+
+    /// Turns to a data block, of which it is given the contents; at none of its entries.
+    pub(crate) fn enter(&mut self, found: BlockRef, payload: Bytes, is_slice: bool) -> Result<()> {
+        self.entries.block = self.table.parse(found, payload)?;
+        self.entries.move_before_first();
+        self.own = is_slice.then(OnceLock::new);
+        self.block = Some(found);
+        let ((lower, upper), limits) = (&self.bounds, &self.ahead.limits);
+        self.is_edge = (
+            *lower != Bound::Unbounded && found.block <= limits.start,
+            *upper != Bound::Unbounded && found.block + 1 >= limits.end,
+        );
+        Ok(())
+    }
+
+    /// Moves to the first entry of the block within the bound at which a walk along `way` starts.
+    pub(crate) fn seek_in_block(&mut self, way: Way) -> Result<bool> {
+        let Some(key) = key_of(way.pick(&self.bounds.0, &self.bounds.1)) else {
+            return self.start_in_block(way);
+        };
+        let sought = self
+            .entries
+            .seek(key, self.table.order()?, SearchPart::default());
+        Ok(self.check(sought)? && self.is_past(self.key(), way)? || self.step_in_block(way)?)
+    }
+
+    /// Moves to the first entry of the block on the way.
+    #[inline]
+    fn start_in_block(&mut self, way: Way) -> Result<bool> {
+        match way {
+            Way::Forward => self.entries.move_before_first(),
+            Way::Back => self.entries.move_past_last(),
+        }
+        self.step_in_block(way)
+    }
+
+    /// Moves to the next entry of the block on the way.
+    #[inline(always)]
+    pub(crate) fn step_in_block(&mut self, way: Way) -> Result<bool> {
+        let moved = match way {
+            Way::Forward => self.entries.next(),
+            Way::Back => self.entries.prev(),
+        };
+        self.check(moved)
+    }
+
+    /// In memory, prefetches the bytes this far from the current entry: as much as an ordinary entry has.
+    #[inline]
+    fn prefetch_at(&self, distance: isize) {
+        // Nothing is there at both ends of the file.
+        let place = self.place + self.entries.offset();
+        if let Some(file) = self.table.opened.store.file.memory()
+            && let Some(bytes) = file.get(place.wrapping_add_signed(distance)..)
+            && let Some([first, .., next_line]) = bytes.first_chunk::<{ LINE + 1 }>()
+        {
+            prefetch([first, next_line].into_iter());
+        }
+    }
+
+    /// Passes on the result of a move within the block; if it failed, the position is lost.
+    #[inline]
+    fn check(&mut self, moved: Result<bool, Defect>) -> Result<bool> {
+        moved.map_err(|defect| self.fail(defect))
+    }
+
+    /// The error of a defect in the current data block. The position is lost.
+    #[cold]
+    pub(crate) fn fail(&mut self, defect: Defect) -> Error {
+        self.leave(None);
+        let offset = self.block.map_or(0, |found| found.handle.offset);
+        self.table
+            .opened
+            .store
+            .file
+            .locate(defect, Section::Data, offset)
+    }
+}
+
+#[cold]
+pub(crate) fn lost() -> Error {
+    Error::new(
+        ErrorKind::InvalidState,
+        "the cursor lost its position when a move failed: seek before the next step",
+    )
+}

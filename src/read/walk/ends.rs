@@ -1,0 +1,138 @@
+//! Entries from both ends of a walk.
+
+use std::cmp::Ordering;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::read::parts::bounds::Way;
+
+/// A cursor in both directions whose entries an iterator takes.
+pub(crate) trait Walk: Clone {
+    type Entry;
+
+    fn is_on_entry(&self) -> bool;
+    fn is_before_first(&self) -> bool;
+
+    /// Moves to the next entry on the way: from where a walk the other way ends to the first.
+    fn go(&mut self, way: Way) -> Result<bool>;
+
+    /// Moves to the first entry of a walk along `way`.
+    fn seek_to_start(&mut self, way: Way) -> Result<bool>;
+
+    /// The current entry, to keep.
+    fn entry(&self) -> Self::Entry;
+
+    /// How the entries that the two cursors stand on compare in the order of the walk.
+    fn compare(&self, other: &Self) -> Result<Ordering>;
+}
+
+/// Takes entries from both ends, with a cursor for each, until they meet or one fails.
+#[derive(Debug, Clone)]
+pub(crate) struct Ends<C> {
+    pub(crate) front: C,
+    /// Whether the entry that the front cursor stands on is still to be taken.
+    front_is_left: bool,
+    /// Made when the first entry is taken from the back.
+    back: Option<Box<C>>,
+    /// Set when no more entries are left: perhaps an error is, of a range that could not be made.
+    end: Option<Option<Error>>,
+}
+
+impl<C: Walk> Ends<C> {
+    /// All entries from the position of `cursor` on, or an error instead.
+    pub(crate) fn new(cursor: C, error: Option<Error>) -> Ends<C> {
+        Ends {
+            front_is_left: cursor.is_on_entry(),
+            front: cursor,
+            back: None,
+            end: error.map(Some),
+        }
+    }
+
+    /// The cursor, if all entries are left.
+    pub(crate) fn into_whole(self) -> Result<C> {
+        match self.end {
+            None if self.back.is_none() && self.front.is_before_first() => Ok(self.front),
+            end => Err(end.flatten().unwrap_or_else(not_whole)),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn take(&mut self, way: Way) -> Option<Result<C::Entry>> {
+        match self.advance(way) {
+            Ok(true) => Some(Ok(self.cursor(way).entry())),
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// The cursor that takes entries along `way`.
+    #[inline(always)]
+    pub(crate) fn cursor(&self, way: Way) -> &C {
+        match (way, &self.back) {
+            (Way::Back, Some(back)) => back,
+            _ => &self.front,
+        }
+    }
+
+    /// The cursor on the entry last taken from the front; `None` after the end.
+    pub(crate) fn lent(&self) -> Option<&C> {
+        self.end.is_none().then_some(&self.front)
+    }
+
+    /// Takes an entry, for [`cursor`](Ends::cursor) to lend. Returns `false` if none is left.
+    #[inline(always)]
+    pub(crate) fn advance(&mut self, way: Way) -> Result<bool> {
+        if let Some(error) = &mut self.end {
+            return error.take().map_or(Ok(false), Err);
+        }
+        let moved = match way {
+            Way::Forward => self.step_front(),
+            Way::Back => self.step_back(),
+        };
+        if !matches!(moved, Ok(true)) {
+            self.end = Some(None);
+        }
+        moved
+    }
+
+    /// Moves to the next entry from the front. Returns whether it is still to be taken.
+    #[inline(always)]
+    fn step_front(&mut self) -> Result<bool> {
+        let moved = std::mem::take(&mut self.front_is_left) || self.front.go(Way::Forward)?;
+        match &self.back {
+            Some(back) if moved => Ok(self.front.compare(back)?.is_lt()),
+            _ => Ok(moved),
+        }
+    }
+
+    /// Moves to the next entry from the back. Returns whether it is still to be taken.
+    fn step_back(&mut self) -> Result<bool> {
+        if !self.front.is_on_entry() && !self.front.is_before_first() {
+            // After the last entry, or lost.
+            return self.front.go(Way::Forward);
+        }
+        let moved = match &mut self.back {
+            Some(back) => back.go(Way::Back)?,
+            None => {
+                let back = self.back.insert(Box::new(self.front.clone()));
+                back.seek_to_start(Way::Back)?
+            }
+        };
+        match &self.back {
+            Some(back) if moved && self.front.is_on_entry() => {
+                let front = self.front.compare(back)?;
+                Ok(front.is_lt() || self.front_is_left && front.is_eq())
+            }
+            _ => Ok(moved),
+        }
+    }
+}
+
+/// The error of a range in a merge that shows a snapshot, or that was advanced.
+#[cold]
+pub(crate) fn not_whole() -> Error {
+    Error::new(
+        ErrorKind::InvalidState,
+        "an input of a merge is a range of all entries that was not advanced yet, at no snapshot: call `at` on the merge",
+    )
+}

@@ -1,0 +1,360 @@
+//! Walking several tables as one.
+
+use std::cmp::Ordering;
+
+use bytes::Bytes;
+
+use crate::comparator::Order;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::Defect;
+use crate::format::internal_key::user_order;
+use crate::read::parts::bounds::Way;
+use crate::read::walk::cursor::{Cursor, lost};
+use crate::read::walk::ends::Walk;
+
+/// A cursor over the entries of several tables, in the order of their keys; made by [`Table::merge`].
+///
+/// Moves like a [`Cursor`](crate::Cursor): a new one stands before the first entry, each move returns whether it ended on an
+/// entry, and key and value are lent until the next move. Each input keeps one data block in memory. If a move of one
+/// input is an error, so is the move of the merge, which has no position then until a seek succeeds.
+///
+/// If several inputs have the same key, all of these entries are shown, in the order in which the inputs were given (and in
+/// the reverse order on the way back). Of tables given from the newest to the oldest, the first entry of a key is the newest.
+///
+/// ```
+/// # use leveltable::{OpenOptions, Table, WriteOptions};
+/// # fn table(entries: &[(&str, &str)]) -> leveltable::Result<Table> {
+/// #     let mut file = Vec::new();
+/// #     let mut builder = WriteOptions::new().build(&mut file);
+/// #     for (key, value) in entries { builder.add(key, value)?; }
+/// #     builder.finish()?;
+/// #     OpenOptions::new().open_source(file)
+/// # }
+/// let new = table(&[("apple", "green"), ("cherry", "dark")])?;
+/// let old = table(&[("apple", "red"), ("banana", "yellow")])?;
+/// let mut cursor = Table::merge([&new, &old])?;
+/// assert!(cursor.seek("apple")?);
+/// assert_eq!((cursor.value(), cursor.input()), (&b"green"[..], 0));
+/// assert!(cursor.next()?);
+/// assert_eq!((cursor.value(), cursor.input()), (&b"red"[..], 1));
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct MergeCursor {
+    /// On the way forward, each stands on its first entry after the current one, on the way back on its last before it.
+    pub(crate) inputs: Vec<Cursor>,
+    /// A loser tree of the inputs' numbers. The first is the winner: the input on the current entry. The others are the losers
+    /// of each match: the one at place `i` was played by the winners of places `2i` and `2i + 1`, where input `j` itself stands
+    /// at place `inputs.len() + j`. A step replays the matches of the winner only.
+    tree: Vec<usize>,
+    pub(crate) order: Order,
+    way: Way,
+    /// The input that is on the current entry; past all inputs if the cursor is on none.
+    top: usize,
+    /// Whether a move failed. Otherwise a cursor on no entry stands where its way ends: after the last or before the first.
+    is_lost: bool,
+}
+
+/// The number of no input: of a place where no match was played, or of a cursor on no entry.
+const NONE: usize = usize::MAX;
+
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the tree holds numbers of inputs, and places are below their number"
+)]
+impl MergeCursor {
+    /// A cursor over one input. Without bounds, its order need not be known.
+    pub(crate) fn of_one(cursor: Cursor) -> MergeCursor {
+        MergeCursor::new(vec![cursor], Order::Bytewise)
+    }
+
+    /// A cursor over the entries of several, before the first. Their positions are not kept.
+    pub(crate) fn of_inputs(cursors: Vec<Cursor>) -> Result<MergeCursor> {
+        let (mut first, mut kept) = (None, Vec::new());
+        for (number, mut cursor) in cursors.into_iter().enumerate() {
+            cursor.input = Some(number);
+            cursor.leave(Some(Way::Back));
+            let order = cursor.table.order()?;
+            let first = first.get_or_insert_with(|| order.clone());
+            let (first, order) = (describe(first), describe(order));
+            if first != order {
+                let message = format!(
+                    "inputs of a merge must be in one order: number 0 is in the order {first}, number {number} in the order {order}"
+                );
+                let error = Error::new(ErrorKind::Comparator, message);
+                return Err(cursor.table.opened.store.file.name_in(error));
+            }
+            if !cursor.is_ruled_out()? {
+                kept.push(cursor);
+            }
+        }
+        Ok(MergeCursor::new(kept, first.unwrap_or(Order::Bytewise)))
+    }
+
+    fn new(inputs: Vec<Cursor>, order: Order) -> MergeCursor {
+        MergeCursor {
+            tree: vec![NONE; inputs.len()],
+            inputs,
+            order,
+            way: Way::Back,
+            top: NONE,
+            is_lost: false,
+        }
+    }
+
+    /// Moves before the first entry, without reading.
+    pub(crate) fn rewind(&mut self) {
+        for input in &mut self.inputs {
+            input.leave(Some(Way::Back));
+        }
+        (self.way, self.top, self.is_lost) = (Way::Back, NONE, false);
+    }
+
+    #[inline]
+    fn current(&self) -> Option<&Cursor> {
+        self.inputs.get(self.top)
+    }
+
+    /// Whether the cursor stands on an entry.
+    #[inline]
+    pub fn is_valid(&self) -> bool {
+        self.top != NONE
+    }
+
+    /// The current key; empty unless the cursor [is on an entry](MergeCursor::is_valid).
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        self.current().map_or(&[], |input| input.key())
+    }
+
+    /// The current value; empty unless the cursor [is on an entry](MergeCursor::is_valid).
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        self.current().map_or(&[], |input| input.value())
+    }
+
+    /// The current value as a slice of its block, which it keeps in memory; empty like [`value`](MergeCursor::value).
+    pub fn value_bytes(&self) -> Bytes {
+        let current = self.current();
+        current.map_or_else(Bytes::new, |input| input.value_bytes())
+    }
+
+    /// Which of the inputs the current entry is from, counted from 0 in the order in which they were given; 0 unless the
+    /// cursor [is on an entry](MergeCursor::is_valid).
+    pub fn input(&self) -> usize {
+        self.current().and_then(|input| input.input).unwrap_or(0)
+    }
+
+    /// Offset in its file of the block that the current entry lies in.
+    pub(crate) fn block_offset(&self) -> u64 {
+        let block = self.current().and_then(|input| input.block);
+        block.map_or(0, |found| found.handle.offset)
+    }
+
+    /// Moves to the first entry at or after `key`. Returns `false`, and stands after the last entry, if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block (see [`Table::get`]), as for all moves.
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let key = key.as_ref();
+        self.place_all(Way::Forward, |input| input.seek(key))
+    }
+
+    /// Moves to the first entry; returns `false` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block.
+    pub fn seek_to_first(&mut self) -> Result<bool> {
+        self.seek_to_start(Way::Forward)
+    }
+
+    /// Moves to the last entry; returns `false` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block.
+    pub fn seek_to_last(&mut self) -> Result<bool> {
+        self.seek_to_start(Way::Back)
+    }
+
+    /// Moves to the next entry: from before the first entry to the first. Returns `false` after the last.
+    ///
+    /// After a move back, every input takes a step.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
+    #[inline]
+    #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend")]
+    pub fn next(&mut self) -> Result<bool> {
+        self.go(Way::Forward)
+    }
+
+    /// Moves to the previous entry: from after the last entry to the last. Returns `false` before the first.
+    ///
+    /// After a move forward, every input takes a step.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
+    #[inline]
+    pub fn prev(&mut self) -> Result<bool> {
+        self.go(Way::Back)
+    }
+
+    /// Goes on the other way, or from an end.
+    #[inline(never)]
+    fn turn(&mut self, way: Way) -> Result<bool> {
+        if self.is_lost {
+            return Err(lost());
+        }
+        if self.way == way {
+            return Ok(false);
+        }
+        self.place_all(way, |input| input.go(way))
+    }
+
+    /// Moves every input, and plays all matches.
+    fn place_all(
+        &mut self,
+        way: Way,
+        mut place: impl FnMut(&mut Cursor) -> Result<bool>,
+    ) -> Result<bool> {
+        self.way = way;
+        self.tree.fill(NONE);
+        let mut inputs = self.inputs.iter_mut();
+        let placed = inputs.try_for_each(|input| place(input).map(drop));
+        if placed.is_ok() {
+            (0..self.inputs.len()).for_each(|input| self.play(input));
+        }
+        self.arrive(placed)
+    }
+
+    /// Moves the input on the current entry, and comes to the entry that is next.
+    #[inline(always)]
+    fn step(&mut self) -> Result<bool> {
+        let winner = self.tree[0];
+        let moved = self.inputs[winner].go(self.way).map(drop);
+        if moved.is_ok() {
+            self.play(winner);
+            let next = self.tree[0];
+            if self.inputs[next].is_valid() {
+                self.top = next;
+                return Ok(true);
+            }
+        }
+        self.arrive(moved)
+    }
+
+    /// Plays the matches on the path of an input, up to the first that has no opponent yet.
+    #[inline(always)]
+    fn play(&mut self, input: usize) {
+        let (mut winner, mut place) = (input, (self.inputs.len() + input) / 2);
+        let mut key = self.inputs[winner].stands_at();
+        while place > 0 {
+            let other = self.tree[place];
+            if other == NONE {
+                self.tree[place] = winner;
+                return;
+            }
+            let other_key = self.inputs[other].stands_at();
+            if self.is_before((other_key, other), (key, winner)) {
+                self.tree[place] = winner;
+                (winner, key) = (other, other_key);
+            }
+            place /= 2;
+        }
+        self.tree[0] = winner;
+    }
+
+    /// Whether input `a` comes before input `b` on the way, by their keys. One that is on no entry comes last.
+    #[inline(always)]
+    fn is_before(
+        &self,
+        (key_a, a): (Option<&[u8]>, usize),
+        (key_b, b): (Option<&[u8]>, usize),
+    ) -> bool {
+        let (Some(key_a), Some(key_b)) = (key_a, key_b) else {
+            return key_a.is_some();
+        };
+        match (self.order.compare(key_a, key_b), self.way) {
+            (Ordering::Less, way) => way == Way::Forward,
+            (Ordering::Greater, way) => way == Way::Back,
+            (Ordering::Equal, way) => (a < b) == (way == Way::Forward),
+        }
+    }
+
+    /// Ends a move: on the winner's entry, which is read if only its key is known.
+    #[inline(never)]
+    fn arrive(&mut self, moved: Result<()>) -> Result<bool> {
+        let winner = self.tree.first().copied();
+        let mut read = |winner: usize| self.inputs[winner].read();
+        let read = moved.and_then(|()| winner.map_or(Ok(false), &mut read));
+        self.top = winner.filter(|_| matches!(read, Ok(true))).unwrap_or(NONE);
+        self.is_lost = read.is_err();
+        read
+    }
+
+    /// The error of a defect in the current entry. The cursor has no position then.
+    #[cold]
+    pub(crate) fn fail(&mut self, defect: Defect) -> Error {
+        let current = self.inputs.get_mut(self.top);
+        let error = current.map_or_else(lost, |input| input.fail(defect));
+        (self.top, self.is_lost) = (NONE, true);
+        error
+    }
+}
+
+/// The name of an order, as messages show it; in a database's tables, that of its user keys.
+fn describe(order: &Order) -> String {
+    match user_order(order) {
+        Some(user) => format!("{:?}, of a database's user keys", user.comparator().name()),
+        None => format!("{:?}", order.comparator().name()),
+    }
+}
+
+impl Walk for MergeCursor {
+    type Entry = (Bytes, Bytes);
+
+    fn is_on_entry(&self) -> bool {
+        self.is_valid()
+    }
+
+    fn is_before_first(&self) -> bool {
+        self.top == NONE && self.way == Way::Back && !self.is_lost
+    }
+
+    #[inline(always)]
+    fn go(&mut self, way: Way) -> Result<bool> {
+        if self.way != way || self.top == NONE {
+            return self.turn(way);
+        }
+        if let [only] = &mut self.inputs[..]
+            && only.step_plainly(way)
+        {
+            return Ok(true);
+        }
+        self.step()
+    }
+
+    fn seek_to_start(&mut self, way: Way) -> Result<bool> {
+        self.place_all(way, |input| input.seek_to_start(way))
+    }
+
+    #[inline]
+    fn entry(&self) -> (Bytes, Bytes) {
+        (Bytes::copy_from_slice(self.key()), self.value_bytes())
+    }
+
+    fn compare(&self, other: &MergeCursor) -> Result<Ordering> {
+        let Some(input) = self.current() else {
+            return Ok(Ordering::Less);
+        };
+        let order = input.table.order()?;
+        let by_key = order.compare(self.key(), other.key());
+        Ok(by_key.then(self.input().cmp(&other.input())))
+    }
+}

@@ -1,0 +1,217 @@
+//! The entries of a table within bounds, and those of several tables.
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+
+use crate::comparator::Order;
+use crate::error::{Error, ErrorKind, Result};
+use crate::read::parts::bounds::{KeyRange, Way, prefix_bounds_from};
+use crate::read::table::Table;
+use crate::read::walk::cursor::Cursor;
+use crate::read::walk::ends::Ends;
+use crate::read::walk::merge::MergeCursor;
+
+impl Table {
+    /// All entries in order, from either end.
+    pub fn iter(&self) -> TableRange {
+        self.range(..)
+    }
+
+    /// The entries whose keys lie within `bounds`, from either end.
+    ///
+    /// If the lower bound is above the upper one, the range is empty, and nothing is read. If no key within the bounds can have
+    /// another prefix, as between `user/1` and `user/5` where prefixes end at a slash, a filter [of
+    /// prefixes](crate::WriteOptions::prefix_filter) is asked, and if it knows that no key has the prefix, nothing is read.
+    /// Other filters are not: they know single keys.
+    ///
+    /// ```
+    /// # use leveltable::{OpenOptions, WriteOptions};
+    /// # let mut file = Vec::new();
+    /// # let mut builder = WriteOptions::new().build(&mut file);
+    /// # for key in ["apple", "banana", "cherry"] { builder.add(key.as_bytes(), b"")?; }
+    /// # builder.finish()?;
+    /// # let table = OpenOptions::new().open_source(file)?;
+    /// let mut from_b = table.range("b"..);
+    /// let (key, _) = from_b.next().unwrap()?;
+    /// assert_eq!(key, "banana");
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    pub fn range(&self, bounds: impl KeyRange) -> TableRange {
+        let bounds = bounds.key_bounds();
+        let mut cursor = Cursor::of_table(self, bounds.clone());
+        let is_bytewise = matches!(self.order(), Ok(Order::Bytewise));
+        let is_excluded = || Ok(is_bytewise && self.prefixes_exclude(&bounds)?);
+        let error = cursor.rule_out(is_excluded).err();
+        TableRange(Ends::new(MergeCursor::of_one(cursor), error))
+    }
+
+    /// The entries whose keys begin with `prefix`, from either end.
+    ///
+    /// Reads nothing if a filter [of prefixes](crate::WriteOptions::prefix_filter) knows that there are none. `prefix` may be
+    /// longer than the prefixes in the filter. If it is shorter, the filter cannot tell.
+    ///
+    /// Only in bytewise order do such keys always lie together. In any other order the only item is an error of
+    /// [`ErrorKind::Comparator`]: use a [`range`](Table::range) there.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> TableRange {
+        self.prefix_from(prefix, Bound::<&[u8]>::Unbounded)
+    }
+
+    /// The entries of [`prefix`](Table::prefix) from `start` on: the next page after a key, for example. A start outside of the prefix
+    /// is no error: before it, all entries are left; after it, none.
+    ///
+    /// Costs what a [`range`](Table::range) does, and asks the filter of prefixes. In C++ LevelDB, a program seeks to the start, and
+    /// compares each key with the prefix.
+    ///
+    /// ```
+    /// use std::ops::Bound;
+    /// # use leveltable::{OpenOptions, WriteOptions};
+    /// # let mut builder = WriteOptions::new().build(Vec::new());
+    /// # for key in ["user/1", "user/2", "user/3", "world"] { builder.add(key, "")?; }
+    /// # let table = OpenOptions::new().open_source(builder.finish_into_writer()?.0)?;
+    /// let last_shown = "user/1";
+    /// let page = table.prefix_from("user/", Bound::Excluded(last_shown)).take(20);
+    /// assert_eq!(page.count(), 2);
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    pub fn prefix_from(
+        &self,
+        prefix: impl AsRef<[u8]>,
+        start: Bound<impl AsRef<[u8]>>,
+    ) -> TableRange {
+        match self.order().ok().and_then(no_prefix_in) {
+            Some(error) => TableRange(Ends::new(self.iter().0.front, Some(error))),
+            None => self.range(prefix_bounds_from(prefix.as_ref(), start)),
+        }
+    }
+
+    /// Returns a cursor over the entries of several tables of one order, or of [ranges](Table::range) of them, before the
+    /// first entry.
+    ///
+    /// No block is read until the first move, and none at all of an input that is known to have no entry within its bounds:
+    /// by the first and last key in its [properties](Table::properties), or by its filter if the bounds are one key
+    /// (`key..=key`). A table whose properties name its first key is read when the merge gets there. If the properties
+    /// are wrong, that is an error then, but keys outside of what they say may not be shown.
+    ///
+    /// A step takes about log₂ *n* comparisons of keys.
+    ///
+    /// ```
+    /// # use leveltable::{OpenOptions, Table, WriteOptions};
+    /// # let mut file = Vec::new();
+    /// # let mut builder = WriteOptions::new().build(&mut file);
+    /// # for key in ["apple", "banana", "cherry"] { builder.add(key, "")?; }
+    /// # builder.finish()?;
+    /// # let table = OpenOptions::new().open_source(file)?;
+    /// # let tables = [table.clone(), table];
+    /// for entry in Table::merge(tables.iter().map(|table| table.range("b"..)))? {
+    ///     let (key, value) = entry?;
+    ///     println!("{} is {}", key.escape_ascii(), value.escape_ascii());
+    /// }
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Comparator`] if the names of the inputs' orders differ, or an order is not known; [`ErrorKind::InvalidState`]
+    /// for a range that was advanced, and for entries of a cursor that is not before its first; and the error of a range that could
+    /// not be made.
+    pub fn merge<R: Into<TableRange>>(inputs: impl IntoIterator<Item = R>) -> Result<MergeCursor> {
+        let mut all = Vec::new();
+        for range in inputs {
+            all.extend(range.into().0.into_whole()?.inputs);
+        }
+        MergeCursor::of_inputs(all)
+    }
+
+    /// The first entry, or `None` in an empty table.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block; see [`get`](Table::get).
+    pub fn first(&self) -> Result<Option<(Bytes, Bytes)>> {
+        self.iter().next().transpose()
+    }
+
+    /// The last entry, or `None` in an empty table.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading a data block; see [`get`](Table::get).
+    pub fn last(&self) -> Result<Option<(Bytes, Bytes)>> {
+        self.iter().next_back().transpose()
+    }
+}
+
+/// The error of asking for the keys of a prefix, if they need not lie together in this order. It is not asked about the prefix,
+/// which may be no key to it.
+pub(crate) fn no_prefix_in(order: &Order) -> Option<Error> {
+    match order {
+        Order::Bytewise => None,
+        Order::Custom(comparator) => Some(no_prefixes(comparator.name())),
+    }
+}
+
+/// The error of asking for the keys of a prefix in the order of this name, in which they need not lie together.
+#[cold]
+pub fn no_prefixes(name: &str) -> Error {
+    let message =
+        format!("keys of one prefix need not lie together in the order {name:?}: use a range");
+    Error::new(ErrorKind::Comparator, message)
+}
+
+/// The entries of a table within bounds, from both ends; made by [`Table::range`]. Or those of a [`MergeCursor`].
+///
+/// Owns its data. Ends after its first error: no entry is skipped in silence. Each key is a copy, where a
+/// [`Cursor`](crate::Cursor) lends it; values are slices of their blocks. From the first entry that is taken from the back on, it
+/// has two cursors.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct TableRange(pub(crate) Ends<MergeCursor>);
+
+/// All of the table.
+impl From<&Table> for TableRange {
+    fn from(table: &Table) -> TableRange {
+        table.iter()
+    }
+}
+
+/// All entries, as by [`Table::iter`].
+impl IntoIterator for &Table {
+    type Item = Result<(Bytes, Bytes)>;
+    type IntoIter = TableRange;
+
+    fn into_iter(self) -> TableRange {
+        self.iter()
+    }
+}
+
+impl Iterator for TableRange {
+    type Item = Result<(Bytes, Bytes)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.take(Way::Forward)
+    }
+
+    /// The last entry, at once: those between are not read, and so not checked.
+    fn last(mut self) -> Option<Self::Item> {
+        self.next_back()
+    }
+}
+
+impl DoubleEndedIterator for TableRange {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.0.take(Way::Back)
+    }
+}
+
+impl std::iter::FusedIterator for TableRange {}
+
+/// The entries from the cursor's position on: from the current one, or from the first if the cursor stands before it.
+impl IntoIterator for MergeCursor {
+    type Item = Result<(Bytes, Bytes)>;
+    type IntoIter = TableRange;
+
+    fn into_iter(self) -> TableRange {
+        TableRange(Ends::new(self, None))
+    }
+}
