@@ -6,6 +6,7 @@ use std::fs;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
+use leveltable::Compression;
 use leveltable_database::{CompactOptions, compact_into};
 
 use crate::Answer;
@@ -18,7 +19,7 @@ use crate::output::{count, print};
 use crate::place::is_url;
 use crate::row::Bounds;
 use crate::sort::KeyOrder;
-use crate::write::{Codec, compression, report_leftovers};
+use crate::write::{codecs, compression, report_leftovers};
 
 /// Write the live entries of a database to a new one, which needs less space.
 ///
@@ -50,11 +51,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     changes: Option<PathBuf>,
     /// Compression of the blocks [default: that of the newest table]
-    #[arg(long, value_enum)]
-    codec: Option<Codec>,
+    #[arg(long, value_parser = codecs())]
+    codec: Option<Compression>,
     /// Compression level: zstd 1 to 22 [default: 1], zlib and deflate 0 to 9 [default: 6]
-    #[arg(long, value_name = "N", requires = "codec")]
-    level: Option<u8>,
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "codec",
+        allow_negative_numbers = true
+    )]
+    level: Option<i32>,
     /// Begin even if fewer bytes are free than DIR takes
     #[arg(long)]
     ignore_space: bool,

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use leveltable::filter::{DelimitedPrefix, FixedPrefix};
 use leveltable::{BloomFilterPolicy, Compression, RibbonFilterPolicy, Summary, WriteOptions};
@@ -20,11 +21,11 @@ use crate::sort::KeyOrder;
 #[command(next_help_heading = "Table")]
 pub(crate) struct TableOptions {
     /// Compression of the blocks [default: snappy; of salvage: that of the damaged table]
-    #[arg(long, value_enum)]
-    codec: Option<Codec>,
+    #[arg(long, value_parser = codecs())]
+    codec: Option<Compression>,
     /// Compression level: zstd 1 to 22 [default: 1], zlib and deflate 0 to 9 [default: 6]
-    #[arg(long, value_name = "N")]
-    level: Option<u8>,
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    level: Option<i32>,
     /// Size of a block before compression [default: 4K; of salvage: those of the damaged table]
     #[arg(long, value_parser = parse_size, value_name = "SIZE")]
     block_size: Option<usize>,
@@ -51,18 +52,19 @@ pub(crate) struct TableOptions {
     no_properties: bool,
 }
 
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Codec {
-    /// No compression
-    None,
-    /// LevelDB's default
-    Snappy,
-    /// Zstandard: smaller; LevelDB reads it since 2023
-    Zstd,
-    /// zlib; Mojang's LevelDB (Minecraft) reads it
-    Zlib,
-    /// Raw deflate; Mojang's LevelDB (Minecraft) reads it
-    Deflate,
+/// Parses the name of a codec that is built in.
+pub(crate) fn codecs() -> impl TypedValueParser<Value = Compression> {
+    let about = |codec: &Compression| match codec {
+        Compression::None => "No compression",
+        Compression::Snappy => "LevelDB's default",
+        Compression::Zstd(_) => "Zstandard: smaller; LevelDB reads it since 2023",
+        Compression::Zlib(_) => "zlib; Mojang's LevelDB (Minecraft) reads it",
+        Compression::Deflate(_) => "Raw deflate; Mojang's LevelDB (Minecraft) reads it",
+        _ => "",
+    };
+    let named = |codec: &Compression| PossibleValue::new(codec.name()).help(about(codec));
+    let names = PossibleValuesParser::new(Compression::all().iter().map(named));
+    names.try_map(|name| name.parse::<Compression>())
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
@@ -95,9 +97,7 @@ impl TableOptions {
         };
         let options = match (self.codec, self.level) {
             (None, None) => options,
-            (codec, level) => {
-                options.compression(compression(codec.unwrap_or(Codec::Snappy), level)?)
-            }
+            (codec, level) => options.compression(compression(codec.unwrap_or_default(), level)?),
         };
         let options = match (self.prefix_length, self.prefix_delimiter) {
             (Some(len), _) => options.prefix_filter(FixedPrefix::new(len as usize)),
@@ -130,28 +130,23 @@ impl TableOptions {
     }
 }
 
-pub(crate) fn compression(codec: Codec, level: Option<u8>) -> Result<Compression, Failure> {
-    let (levels, default) = match codec {
-        Codec::None | Codec::Snappy if level.is_some() => {
-            let what = "--level: this codec has no levels; zstd, zlib and deflate do";
-            return Err(Failure::new(what));
-        }
-        Codec::None => return Ok(Compression::None),
-        Codec::Snappy => return Ok(Compression::Snappy),
-        Codec::Zstd => (1..=22, 1),
-        Codec::Zlib | Codec::Deflate => (0..=9, 6),
+/// Returns the codec at this level, which must be one of its own.
+pub(crate) fn compression(codec: Compression, level: Option<i32>) -> Result<Compression, Failure> {
+    let Some(level) = level else {
+        return Ok(codec);
     };
-    let level = level.unwrap_or(default);
+    let Some((_, levels)) = codec.level() else {
+        let with_levels = Compression::all().iter().filter(|it| it.level().is_some());
+        let names: Vec<&str> = with_levels.map(|codec| codec.name()).collect();
+        let what = format!("--level: {codec} has no levels; {} have", names.join(", "));
+        return Err(Failure::new(what));
+    };
     if !levels.contains(&level) {
         let (least, most) = levels.into_inner();
-        let what = format!("--level {level}: this codec has levels {least} to {most}");
+        let what = format!("--level {level}: {codec} has levels {least} to {most}");
         return Err(Failure::new(what));
     }
-    Ok(match codec {
-        Codec::Zlib => Compression::Zlib(level.into()),
-        Codec::Deflate => Compression::Deflate(level.into()),
-        _ => Compression::Zstd(level.into()),
-    })
+    Ok(codec.at_level(level))
 }
 
 /// Fails if no table can be written to `out`: to standard output if that is a terminal, or to a file that exists, unless it is a

@@ -302,10 +302,9 @@ fn settings_of_tables(state: &State) -> Result<WriteOptions> {
     while all.next()? {
         entries += 1;
     }
-    let options = match Compression::of(codec) {
-        Some(compression) => options.compression(compression),
-        None => options,
-    };
+    // A codec that is not built in is not kept.
+    let compression: Compression = codec.parse().unwrap_or_default();
+    let options = options.compression(compression);
     let Some(filter) = table.filter() else {
         return Ok(options.no_filter());
     };
@@ -320,7 +319,7 @@ fn settings_of_tables(state: &State) -> Result<WriteOptions> {
     Ok(match &*filter.policy {
         BLOOM => options.filter_policy(BloomFilterPolicy::new(bits)),
         BLOOM_OF_GO => options.filter_policy(BloomOfGo(BloomFilterPolicy::new(bits))),
-        _ => WriteOptions::new().compression(Compression::of(codec).unwrap_or_default()),
+        _ => WriteOptions::new().compression(compression),
     })
 }
 

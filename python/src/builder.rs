@@ -80,19 +80,20 @@ fn unknown<T>(option: &str, name: &str, names: &str) -> PyResult<T> {
 
 /// The codec that is named, if one is.
 pub(crate) fn codec(name: Option<&str>, level: Option<i32>) -> PyResult<Option<Compression>> {
-    let zlib = level.unwrap_or(6).unsigned_abs();
-    Ok(Some(match (name, level) {
-        (None, None) => return Ok(None),
-        (Some("none"), None) => Compression::None,
-        (Some("snappy"), None) => Compression::Snappy,
-        (Some("zstd"), level) => Compression::Zstd(level.unwrap_or(1)),
-        (Some("zlib"), _) => Compression::Zlib(zlib),
-        (Some("deflate"), _) => Compression::Deflate(zlib),
-        (Some(name), None) => {
-            return unknown("compression", name, "none, snappy, zstd, zlib, deflate");
-        }
-        (_, Some(_)) => return wrong("level: only zstd, zlib and deflate have levels".into()),
-    }))
+    let codec: Option<Compression> = match name {
+        Some(name) => match name.parse() {
+            Ok(codec) => Some(codec),
+            Err(error) => return wrong(format!("compression: {error}")),
+        },
+        None => None,
+    };
+    let Some(level) = level else {
+        return Ok(codec);
+    };
+    match codec.filter(|codec| codec.level().is_some()) {
+        Some(codec) => Ok(Some(codec.at_level(level))),
+        None => wrong("level: only zstd, zlib and deflate have levels".into()),
+    }
 }
 
 /// Options of whatever writes a table.

@@ -10,15 +10,19 @@
 //!
 //! No decoder trusts a length that the payload states. Each checks it against the most that its format can reach.
 
+use std::fmt;
 use std::io;
 #[cfg(feature = "zlib")]
 use std::io::Read;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
 
 #[cfg(feature = "zlib")]
 use flate2::bufread::{DeflateDecoder, DeflateEncoder, ZlibDecoder, ZlibEncoder};
 
 use super::buffer::Buffer;
 use super::{Defect, require};
+use crate::error::{Error, ErrorKind};
 
 /// The type byte of a block that is stored uncompressed, or raw.
 pub(crate) const RAW: u8 = 0;
@@ -54,43 +58,114 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// The codec of this [`name`] in files, at the level that its writers use by default. `None` for one that is not built in.
-    #[doc(hidden)] // for copies of databases, which keep their codec
-    pub fn of(name: &str) -> Option<Compression> {
-        match name {
-            "none" => Some(Compression::None),
-            "snappy" => Some(Compression::Snappy),
+    /// Every codec that is built in, at the level that its writers use by default.
+    ///
+    /// ```
+    /// use leveltable::Compression;
+    ///
+    /// assert!(Compression::all().contains(&Compression::Snappy));
+    /// ```
+    pub const fn all() -> &'static [Compression] {
+        &[
+            Compression::None,
+            Compression::Snappy,
             #[cfg(feature = "zstd")]
-            "zstd" => Some(Compression::Zstd(1)),
+            Compression::Zstd(1),
             #[cfg(feature = "zlib")]
-            "zlib" => Some(Compression::Zlib(6)),
+            Compression::Zlib(6),
             #[cfg(feature = "zlib")]
-            "deflate" => Some(Compression::Deflate(6)),
-            _ => None,
+            Compression::Deflate(6),
+        ]
+    }
+
+    /// The codec's name: `none`, `snappy`, `zstd`, `zlib` or `deflate`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Compression::None => "none",
+            Compression::Snappy => "snappy",
+            #[cfg(feature = "zstd")]
+            Compression::Zstd(_) => "zstd",
+            #[cfg(feature = "zlib")]
+            Compression::Zlib(_) => "zlib",
+            #[cfg(feature = "zlib")]
+            Compression::Deflate(_) => "deflate",
+        }
+    }
+
+    /// The codec's level and those that it has; `None` if it has no levels.
+    pub fn level(self) -> Option<(i32, RangeInclusive<i32>)> {
+        match self {
+            Compression::None | Compression::Snappy => None,
+            #[cfg(feature = "zstd")]
+            Compression::Zstd(level) => Some((level, zstd::compression_level_range())),
+            #[cfg(feature = "zlib")]
+            Compression::Zlib(level) | Compression::Deflate(level) => {
+                Some((i32::try_from(level).unwrap_or(i32::MAX), 0..=9))
+            }
+        }
+    }
+
+    /// The same codec at another level. It is left as it is if it has no levels.
+    ///
+    /// A level that it does not have is an error when a table is started.
+    ///
+    /// ```
+    /// use leveltable::Compression;
+    ///
+    /// # fn main() -> leveltable::Result<()> {
+    /// let snappy: Compression = "snappy".parse()?;
+    /// assert_eq!(snappy.at_level(3), snappy);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    #[cfg_attr(not(any(feature = "zstd", feature = "zlib")), expect(unused_variables))]
+    pub fn at_level(self, level: i32) -> Compression {
+        match self {
+            Compression::None | Compression::Snappy => self,
+            #[cfg(feature = "zstd")]
+            Compression::Zstd(_) => Compression::Zstd(level),
+            #[cfg(feature = "zlib")]
+            Compression::Zlib(_) => Compression::Zlib(level.try_into().unwrap_or(u32::MAX)),
+            #[cfg(feature = "zlib")]
+            Compression::Deflate(_) => Compression::Deflate(level.try_into().unwrap_or(u32::MAX)),
         }
     }
 
     /// Whether the codec has the level; `Err` names the allowed range.
     pub(crate) fn check(self) -> Result<(), String> {
-        let limits: Option<(&str, i64, i64, i64)> = match self {
-            Compression::None | Compression::Snappy => None,
-            #[cfg(feature = "zstd")]
-            Compression::Zstd(level) => {
-                let levels = zstd::compression_level_range();
-                let (least, most) = levels.into_inner();
-                Some(("Zstandard", level.into(), least.into(), most.into()))
+        match self.level() {
+            Some((level, levels)) if !levels.contains(&level) => {
+                let (name, (least, most)) = (self.name(), levels.into_inner());
+                Err(format!(
+                    "{name} has levels from {least} to {most}, not {level}"
+                ))
             }
-            #[cfg(feature = "zlib")]
-            Compression::Zlib(level) => Some(("zlib", level.into(), 0, 9)),
-            #[cfg(feature = "zlib")]
-            Compression::Deflate(level) => Some(("deflate", level.into(), 0, 9)),
-        };
-        match limits {
-            Some((name, level, least, most)) if level < least || level > most => Err(format!(
-                "{name} has levels from {least} to {most}, not {level}"
-            )),
             _ => Ok(()),
         }
+    }
+}
+
+/// Its [name](Compression::name).
+impl fmt::Display for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The codec of this [name](Compression::name), at the level that its writers use by default. One that is not built in is an error of
+/// [`ErrorKind::Unsupported`].
+impl FromStr for Compression {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Compression, Error> {
+        let mut all = Compression::all().iter();
+        all.find(|codec| codec.name() == name)
+            .copied()
+            .ok_or_else(|| {
+                let names: Vec<&str> = Compression::all().iter().map(|it| it.name()).collect();
+                let message = format!("{name:?} is none of {}", names.join(", "));
+                Error::new(ErrorKind::Unsupported, message)
+            })
     }
 }
 
@@ -410,7 +485,7 @@ mod tests {
         #[cfg(feature = "zstd")]
         assert_eq!(
             Compression::Zstd(23).check().unwrap_err(),
-            "Zstandard has levels from -131072 to 22, not 23"
+            "zstd has levels from -131072 to 22, not 23"
         );
         #[cfg(feature = "zlib")]
         assert_eq!(

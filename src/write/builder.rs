@@ -310,7 +310,7 @@ impl<D: Destination> TableBuilder<D> {
 
     /// Compresses blocks by the codec that another table has, unless the options named one or it is not built in.
     pub(crate) fn keep_codec(&mut self, name: &str) {
-        if let (Some(compression), None) = (Compression::of(name), self.options.compression) {
+        if let (Ok(compression), None) = (name.parse(), self.options.compression) {
             self.file.compressor = Compressor::new(compression);
         }
     }

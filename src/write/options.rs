@@ -328,7 +328,7 @@ mod tests {
             #[cfg(feature = "zstd")]
             (
                 new().compression(Compression::Zstd(99)),
-                "compression: Zstandard has levels from -131072 to 22, not 99",
+                "compression: zstd has levels from -131072 to 22, not 99",
             ),
             #[cfg(feature = "zlib")]
             (

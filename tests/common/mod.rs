@@ -11,26 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use bytes::Bytes;
 use leveltable::filter::{FilterBuilder, FilterPolicy};
 use leveltable::{
-    BytewiseComparator, Comparator, Compression, ReadAt, RibbonFilterPolicy, Section, Table,
-    WriteOptions,
+    BytewiseComparator, Comparator, ReadAt, RibbonFilterPolicy, Section, Table, WriteOptions,
 };
 
 pub(crate) mod prefixes;
 pub(crate) mod properties;
 
 pub(crate) type Entry = (Vec<u8>, Vec<u8>);
-
-/// Every codec that this build writes.
-pub(crate) const CODECS: &[Compression] = &[
-    Compression::None,
-    Compression::Snappy,
-    #[cfg(feature = "zstd")]
-    Compression::Zstd(1),
-    #[cfg(feature = "zlib")]
-    Compression::Zlib(6),
-    #[cfg(feature = "zlib")]
-    Compression::Deflate(6),
-];
 
 /// The default filter, by a name that only the caller knows.
 #[derive(Debug, Clone)]

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Bound;
 
-use crate::common::{self, CODECS, Entry, Random};
+use crate::common::{self, Entry, Random};
 use bytes::Bytes;
 use leveltable::{
     BlockCache, BloomFilterPolicy, BytewiseComparator, Comparator, Compression, ErrorKind,
@@ -218,7 +218,7 @@ fn shape(order: Order) -> impl Strategy<Value = Shape> {
         block_size,
         restart_interval,
         any::<bool>(),
-        select(CODECS),
+        select(Compression::all()),
         filter,
         home,
     );

@@ -95,14 +95,7 @@ fn shape() -> impl Strategy<Value = Shape> {
         select(vec![1024, 2048, 4096, 5000, 16 << 10, 1 << 20]),
     ];
     let filter = prop::option::of((1u32..20, any::<bool>()));
-    let compression = select(vec![
-        Compression::None,
-        Compression::Snappy,
-        #[cfg(feature = "zstd")]
-        Compression::Zstd(1),
-        #[cfg(feature = "zlib")]
-        Compression::Zlib(6),
-    ]);
+    let compression = select(Compression::all());
     let flush_every = prop_oneof![3 => Just(0usize), 1 => 1usize..30];
     (block_size, 1usize..20, compression, filter, flush_every).prop_map(
         |(block_size, restart_interval, compression, filter, flush_every)| Shape {

@@ -6,10 +6,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use leveltable::db::{InternalKeyComparator, KeyKind};
-use leveltable::{BytewiseComparator, Comparator, ErrorKind, OpenOptions, WriteOptions};
+use leveltable::{
+    BytewiseComparator, Comparator, Compression, ErrorKind, OpenOptions, WriteOptions,
+};
 use leveltable_repair::{SalvageOptions, SalvageReport, VerifyOptions, salvage, verify};
 
-use super::common::{CODECS, Entry, Random, Reverse};
+use super::common::{Entry, Random, Reverse};
 use super::content;
 
 #[path = "../../../database/src/indexeddb.rs"]
@@ -90,7 +92,7 @@ impl Table {
         let options = options[random.below(2)].clone();
         let options = options
             .properties(random.below(3) == 0)
-            .compression(CODECS[random.below(CODECS.len())])
+            .compression(Compression::all()[random.below(Compression::all().len())])
             .block_size(usize::MAX)
             .block_align(random.below(8) == 0)
             .comparator(order.of_stored_keys());

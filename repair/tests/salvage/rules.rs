@@ -5,7 +5,6 @@ use leveltable_repair::{IndexState, SalvageOptions, VerifyOptions, blocks, salva
 
 use super::common::{Entry, Layout, Random, block, build, footer, handle_of};
 use super::{content, destroy, entries, entry, options, rescue, rescue_with};
-use crate::common::CODECS;
 
 /// Block 997 of 1,000 copied over block 1 left 160 of 40,000 entries; where block 1 is destroyed, 39,960. A table without
 /// properties was refused.
@@ -117,7 +116,7 @@ fn a_copy_has_the_codec_of_its_source_unless_it_is_asked_for_another() {
         codecs.dedup();
         codecs
     };
-    for &codec in CODECS {
+    for &codec in Compression::all() {
         let file = build(&WriteOptions::new().compression(codec), &all);
         let own = codecs_of(file.clone());
         let copy = |options: WriteOptions| {
