@@ -293,6 +293,47 @@ fn a_table_of_a_gigabyte_is_opened_by_its_tail() {
     }
 }
 
+/// A question names all that it lacks at once: an answer takes one round trip, and the data another. A key in the second layer of the
+/// filter, as one in ten is, takes one more.
+#[test]
+fn what_is_missing_for_an_answer_is_read_at_once() {
+    let (file, count) = write(Vec::new(), 20_000_000, 16, 100);
+    let disk = Disk::of(Bytes::from(file));
+    let data_end = places(&disk.file).0;
+    let keys: Vec<Vec<u8>> = (0..60).map(|i| key(i * count / 61, 16)).collect();
+    // The round trips before a data block is read, and with those that read them.
+    let trips = |ask: &dyn Fn(&Table, &Vec<u8>)| {
+        let trips = keys.iter().map(|key| {
+            let table = open(&disk);
+            disk.take();
+            ask(&table, key);
+            let steps = disk.take();
+            (steps.before_data(data_end), steps.0.len())
+        });
+        let mut trips: Vec<(usize, usize)> = trips.collect();
+        trips.sort_unstable();
+        trips
+    };
+    let key_of_nine_in_ten = 60 * 85 / 100;
+    let present = trips(&|table, key| assert!(table.get(key).unwrap().is_some()));
+    assert!(present[key_of_nine_in_ten] <= (1, 2), "{present:?}");
+    assert!(present[59] <= (3, 4), "{present:?}");
+    let batch = trips(&|table, key| {
+        let other = keys[59].clone();
+        let found = table.get_many(&[key.clone(), other]).unwrap();
+        assert!(found.iter().all(Option::is_some));
+    });
+    assert!(batch[key_of_nine_in_ten] <= (2, 3), "{batch:?}");
+    // Both ends of a range are found by one.
+    let ranges = trips(&|table, key| {
+        let mut bounded = table.range(&key[..]..&keys[59][..]);
+        assert!(key == &keys[59] || bounded.next().is_some());
+    });
+    assert!(ranges[59] <= (1, 2), "{ranges:?}");
+    let seeks = trips(&|table, key| assert!(table.cursor().seek(key).unwrap()));
+    assert!(seeks[59] <= (1, 2), "{seeks:?}");
+}
+
 /// As many data blocks as a table of 1 GB has, a small value each.
 #[test]
 fn an_index_of_a_gigabyte_weighs_little() {
