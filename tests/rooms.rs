@@ -174,7 +174,7 @@ fn parent(module: &str) -> &str {
 }
 
 /// The packages of which no file imports, by way of others perhaps, from one that imports from it.
-const WITHOUT_CIRCLES: [&str; 1] = ["."];
+const WITHOUT_CIRCLES: [&str; 3] = [".", "object-store", "fuzz"];
 
 #[test]
 fn files_do_not_import_in_circles() {

@@ -13,6 +13,8 @@ use crate::error::ErrorKind;
 use crate::error::Result;
 use crate::format::internal_key::user_order;
 use crate::read::parts::bounds::{KeyRange, Way, prefix_bounds_from};
+#[cfg(doc)]
+use crate::read::table::Table;
 use crate::read::walk::cursor::Cursor;
 use crate::read::walk::ends::{Ends, not_whole};
 use crate::read::walk::merge::MergeCursor;

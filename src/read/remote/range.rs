@@ -9,6 +9,8 @@ use super::walk::WalkBlocks;
 use crate::comparator::Order;
 use crate::error::{Error, Result};
 use crate::read::parts::bounds::{Bounds, KeyRange, Way, prefix_bounds_from};
+#[cfg(doc)]
+use crate::read::table::Table;
 use crate::read::walk::cursor::Cursor;
 use crate::read::walk::range::no_prefix_in;
 

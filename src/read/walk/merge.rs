@@ -9,6 +9,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::Defect;
 use crate::format::internal_key::user_order;
 use crate::read::parts::bounds::Way;
+#[cfg(doc)]
+use crate::read::table::Table;
 use crate::read::walk::cursor::{Cursor, lost};
 use crate::read::walk::ends::Walk;
 
