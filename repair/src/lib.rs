@@ -25,14 +25,38 @@ mod blocks;
 mod file;
 mod layout;
 mod progress;
+mod repair;
 mod salvage;
 mod verify;
 
 pub use blocks::{BlockInfo, Blocks, blocks};
 pub use layout::{Layout, NamedBlock, layout};
 pub use progress::Progress;
+pub use repair::{Grade, RepairFinding, RepairOptions, RepairReport, RepairedFile, repair};
 pub use salvage::{IndexState, LostRange, SalvageOptions, SalvageReport, salvage};
 pub use verify::{Finding, Severity, VerifyOptions, VerifyReport, verify};
+
+#[doc(hidden)]
+pub mod sister_crates {
+    //! For the other crates of the workspace, which are released together with this one, and for tests: databases in directories of
+    //! any kind. May change at any time.
+
+    use std::sync::Arc;
+
+    use leveltable::Result;
+    use leveltable_database::sister_crates::{Directory, NewDirectory};
+
+    use crate::{RepairOptions, RepairReport};
+
+    /// Repairs the database in a directory.
+    pub fn repair_in(
+        dir: Arc<dyn Directory>,
+        new: Box<dyn NewDirectory>,
+        options: RepairOptions<'_>,
+    ) -> Result<RepairReport> {
+        crate::repair::repair_in(dir, new, options)
+    }
+}
 
 /// The code of the README is compiled and run with the tests.
 #[cfg(doctest)]
