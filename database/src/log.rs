@@ -65,6 +65,8 @@ pub struct Gap {
     pub expected: String,
     /// What is there.
     pub found: String,
+    /// Whether a crash leaves such an end of a file: a record that runs past it, or nothing but zeros.
+    pub is_cut: bool,
 }
 
 /// What bytes that are no record are.
@@ -141,6 +143,11 @@ impl<R: Read> LogReader<R> {
     /// Offset in the file of what comes next.
     pub fn offset(&self) -> u64 {
         self.block_offset + self.at as u64
+    }
+
+    /// What it reads.
+    pub fn into_inner(self) -> R {
+        self.input
     }
 
     /// Returns the next item; `None` at the end of the file.
@@ -221,7 +228,7 @@ impl<R: Read> LogReader<R> {
 
     /// Passes over bytes that are no record, from `offset` to the next start of one.
     fn gap(&mut self, offset: u64, is_in_record: bool) -> io::Result<LogItem> {
-        let found = self.fault();
+        let (found, is_short) = (self.fault(), self.is_short());
         // Another engine's records, of which there may be more, are no end that a writer did not finish.
         let (mut is_damage, mut is_zeros) = (found.ends_with(FOREIGN), !is_in_record);
         loop {
@@ -246,6 +253,7 @@ impl<R: Read> LogReader<R> {
         let part = if is_in_record { "rest" } else { "start" };
         Ok(LogItem::Gap(Gap {
             kind,
+            is_cut: !is_damage && (is_short || is_zeros),
             offset,
             bytes,
             expected: format!("the {part} of a record"),
@@ -253,8 +261,39 @@ impl<R: Read> LogReader<R> {
         }))
     }
 
+    /// Whether the file ends within the fragment at the reader's place.
+    fn is_short(&self) -> bool {
+        let length = self.rest().get(4..6).and_then(|bytes| bytes.first_chunk());
+        let length = length.map_or(0, |bytes| usize::from(u16::from_le_bytes(*bytes)));
+        let end = self.at + HEADER_LEN + length;
+        self.is_last && end > self.block.len() && end <= BLOCK_LEN
+    }
+
+    /// Where the damaged fragment at the reader's place ends by its own length, if a sound one, or the block's end, is there. (Its payload
+    /// may hold what looks like sound fragments.)
+    fn end_of_damaged(&mut self) -> Option<usize> {
+        let (FULL..=LAST, _, payload) = self.header()? else {
+            return None;
+        };
+        let from = self.at;
+        self.at = payload.end;
+        let is_end = if self.is_last {
+            self.rest().is_empty()
+        } else {
+            self.rest().len() < HEADER_LEN
+        };
+        let is_there = is_end || self.fragment().is_some();
+        self.at = from;
+        (is_there && !payload.is_empty()).then_some(payload.end)
+    }
+
     /// Moves to the first sound fragment in what is left of the block, or to its end.
     fn search(&mut self) -> Option<(u8, Range<usize>)> {
+        if self.fragment().is_none()
+            && let Some(end) = self.end_of_damaged()
+        {
+            self.at = end;
+        }
         while self.at < self.block.len() && self.may_search > 0 {
             if let Some((FULL..=LAST, _, payload)) = self.header() {
                 self.may_search = self.may_search.saturating_sub(HEADER_LEN + payload.len());
@@ -354,6 +393,7 @@ impl Recovery {
                     bytes: record.payload.len() as u64,
                     expected: format!("{} in its byte {}", defect.expected, defect.offset),
                     found: defect.found,
+                    is_cut: false,
                 }),
             };
             if let Err(gap) = taken {

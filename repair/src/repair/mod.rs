@@ -1,16 +1,37 @@
 //! Writes what is left of a damaged database as a new one.
 
+mod judge;
+mod log;
+mod manifest;
 mod report;
+mod survey;
+mod table;
+mod write;
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use leveltable::{Comparator, Error, ErrorKind, Result};
-use leveltable_database::sister_crates::{Directory, FileSystem, NewDirectory};
+use leveltable::sister_crates::Order;
+use leveltable::{BytewiseComparator, Comparator, Compression, Error, ErrorKind, OpenOptions};
+use leveltable::{Result, WriteOptions};
+use leveltable_database::sister_crates::{
+    Directory, FileSystem, NewDirectory, build, check_outside, check_space, holds_lock, new_like,
+    settings_of, usual_table_bytes,
+};
+use leveltable_database::{DatabaseBuildOptions, FileKind};
 
 use crate::progress::{Progress, Reporter};
+use judge::Case;
+use log::{Log, Logged};
+use manifest::Manifests;
+use survey::{survey, unknown_order};
+use table::Table;
+use write::{Rest, write};
+
 pub use report::{Grade, RepairFinding, RepairReport, RepairedFile};
 
 /// How [`repair`] reads a database.
@@ -75,22 +96,212 @@ pub fn repair(
     new: impl AsRef<Path>,
     options: RepairOptions<'_>,
 ) -> Result<RepairReport> {
-    let _ = (FileSystem(directory.as_ref().into()), new.as_ref(), options);
-    Err(Error::new(
-        ErrorKind::Unsupported,
-        "repair is not there yet",
-    ))
+    let (directory, new) = (directory.as_ref(), new.as_ref());
+    check_outside(directory, new)?;
+    let dir = Arc::new(FileSystem(directory.to_owned()));
+    let files = list(&*dir)?;
+    let data = files
+        .keys()
+        .find(|name| FileKind::of(name).0 != FileKind::Other);
+    let new = new_like(directory, data.map(String::as_str), new)?;
+    repair_in(dir, new, options)
 }
 
 /// Repairs the database in a directory of any kind.
 pub(crate) fn repair_in(
     dir: Arc<dyn Directory>,
     new: Box<dyn NewDirectory>,
-    options: RepairOptions<'_>,
+    mut options: RepairOptions<'_>,
 ) -> Result<RepairReport> {
-    let _ = (dir, new, options);
-    Err(Error::new(
-        ErrorKind::Unsupported,
-        "repair is not there yet",
-    ))
+    let dir = &*dir;
+    check_writer(dir)?;
+    let files = list(dir)?;
+    if let (Some(learn), Some(path)) = (options.on_temporary.take(), new.temporary_path()) {
+        learn(path);
+    }
+    let bytes: u64 = files.values().sum();
+    if !options.ignores_space {
+        check_space(&*new, bytes)?;
+    }
+    options.progress.total = 3 * bytes;
+    let manifests = Manifests::read(dir, &names(&files, FileKind::Manifest))?;
+    let surveyed = survey(dir, &files, &manifests, &mut options)?;
+    let mut logs = logs(&files);
+    let mut case = Case::new(
+        manifests.chosen(),
+        surveyed.order,
+        surveyed.tables,
+        &mut logs,
+    );
+    let logged = read_logs(dir, &case, &mut logs)?;
+    let has_keys = !logged.is_empty() || case.tables.iter().any(|table| table.versions > 0);
+    if surveyed.is_guess && has_keys && logged.are_keys_of_indexed_db() {
+        let what = "no MANIFEST names the order of keys, which may be that of IndexedDB or not";
+        return Err(unknown_order(dir, what));
+    }
+    case.findings.extend(logged.findings.iter().cloned());
+    case.judge_logs(&logs);
+    case.judge_tables(dir)?;
+    let rest = Rest::read(dir, &case, logged, &mut logs)?;
+    let builder = build(new, settings(dir, &case, &manifests, &rest))?;
+    let comparator = case.order.comparator().name().to_owned();
+    let builder = write(dir, &mut case, rest, builder, &mut options.progress)?;
+    if list(dir)? != files || Manifests::read(dir, &names(&files, FileKind::Manifest))? != manifests
+    {
+        return Err(at_work(
+            dir,
+            ErrorKind::Replaced,
+            "files changed while they were read",
+        ));
+    }
+    check_writer(dir)?;
+    let written = builder.finish()?;
+    options.progress.complete();
+    let mut findings = manifests.findings();
+    findings.append(&mut case.findings);
+    findings.sort_by_key(|finding| finding.grade);
+    Ok(RepairReport {
+        findings,
+        files: describe(&files, &manifests, &case, &logs),
+        written,
+        comparator,
+    })
+}
+
+/// Names and bytes of a database's files.
+fn list(dir: &dyn Directory) -> Result<BTreeMap<String, u64>> {
+    let files = dir
+        .list()
+        .map_err(|e| Error::io("listing the directory", e).at_path(dir.path()));
+    let mut files = files?;
+    files.retain(|name, _| FileKind::of(name).0 != FileKind::Other);
+    if files
+        .keys()
+        .all(|name| FileKind::of(name).0 == FileKind::Current)
+    {
+        let what = "there is neither a MANIFEST nor a table nor a log here";
+        return Err(Error::new(ErrorKind::NotADatabase, what).at_path(dir.path()));
+    }
+    Ok(files)
+}
+
+/// The files of a kind.
+fn names(files: &BTreeMap<String, u64>, kind: FileKind) -> Vec<String> {
+    let names = files.keys().filter(|name| FileKind::of(name).0 == kind);
+    names.cloned().collect()
+}
+
+fn check_writer(dir: &dyn Directory) -> Result<()> {
+    if holds_lock(dir.path()) {
+        return Err(at_work(
+            dir,
+            ErrorKind::InvalidState,
+            "another program has this database open",
+        ));
+    }
+    Ok(())
+}
+
+fn at_work(dir: &dyn Directory, kind: ErrorKind, what: &str) -> Error {
+    let message =
+        format!("{what}: close the program that uses this database, or repair a copy of it");
+    Error::new(kind, message).at_path(dir.path())
+}
+
+/// The logs, in ascending order.
+fn logs(files: &BTreeMap<String, u64>) -> Vec<Log> {
+    let log = |(name, &bytes): (&String, &u64)| match FileKind::of(name) {
+        (FileKind::Log, Some(number)) => Some(Log::new(name, number, bytes)),
+        _ => None,
+    };
+    let mut logs: Vec<Log> = files.iter().filter_map(log).collect();
+    logs.sort_by_key(|log| log.number);
+    logs
+}
+
+/// Reads the logs that count.
+fn read_logs(dir: &dyn Directory, case: &Case<'_>, logs: &mut [Log]) -> Result<Logged> {
+    let named = case.manifest.and_then(|manifest| manifest.log);
+    let is_missing = |named: &u64| *named > 0 && logs.iter().all(|log| log.number != *named);
+    let missing = named.filter(is_missing);
+    let mut logged = Logged::default();
+    for log in logs.iter_mut().filter(|log| log.counts) {
+        let ends = missing.filter(|&missing| log.number > missing);
+        logged.read(dir, log, ends.map(|_| case.tables_end()))?;
+    }
+    Ok(logged)
+}
+
+/// How the new database is written: like the newest table that opens.
+fn settings(
+    dir: &dyn Directory,
+    case: &Case<'_>,
+    manifests: &Manifests,
+    rest: &Rest,
+) -> DatabaseBuildOptions {
+    let mut tables: Vec<&Table> = case.tables.iter().collect();
+    tables.sort_by_key(|table| Reverse((table.role, table.number)));
+    let order: Arc<dyn Comparator> = match &case.order {
+        Order::Bytewise => Arc::new(BytewiseComparator),
+        Order::Custom(order) => order.clone(),
+    };
+    let open = |table: &&Table| {
+        let source = dir.open_table(&table.name).ok()?;
+        let options = OpenOptions::new().comparator(order.clone());
+        settings_of(&options.open_db_source(source).ok()?).ok()
+    };
+    let sound = tables
+        .iter()
+        .filter(|table| table.has_index && table.versions > 0);
+    let like = sound.take(3).find_map(open);
+    let codec = tables
+        .iter()
+        .find_map(|table| Compression::of(table.codec?));
+    let like = like.unwrap_or_else(|| {
+        WriteOptions::leveldb().compression(codec.unwrap_or(Compression::Snappy))
+    });
+    let sizes = match case.manifest {
+        Some(manifest) => manifest.compacted().collect(),
+        None => tables.iter().map(|table| table.bytes).collect(),
+    };
+    let sequences = case
+        .tables
+        .iter()
+        .filter_map(|table| Some(table.sequences?.1));
+    let stated = manifests.all.iter().map(|manifest| manifest.last_sequence);
+    let last = sequences.chain(stated).max().unwrap_or(0);
+    DatabaseBuildOptions::new()
+        .comparator(order)
+        .tables(like)
+        .table_bytes(usual_table_bytes(sizes))
+        .expected_bytes(0)
+        .last_sequence(last.max(rest.last_sequence))
+}
+
+/// What was looked at, and what it was taken for.
+fn describe(
+    files: &BTreeMap<String, u64>,
+    manifests: &Manifests,
+    case: &Case<'_>,
+    logs: &[Log],
+) -> Vec<RepairedFile> {
+    let describe = |(name, &bytes): (&String, &u64)| {
+        let kind = FileKind::of(name).0;
+        let table = case.tables.iter().find(|table| table.name == *name);
+        let log = logs.iter().find(|log| log.name == *name);
+        let (versions, state) = match (table, log) {
+            (Some(table), _) => (table.versions, table.state()),
+            (_, Some(log)) => (log.versions, log.state()),
+            _ => manifests.state(name),
+        };
+        let (name, state, bytes) = (name.clone(), state.to_owned(), Some(bytes));
+        RepairedFile {
+            name,
+            kind,
+            bytes,
+            versions,
+            state,
+        }
+    };
+    files.iter().map(describe).collect()
 }

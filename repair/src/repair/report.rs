@@ -49,6 +49,27 @@ pub struct RepairFinding {
     pub keys: Option<u64>,
 }
 
+impl RepairFinding {
+    /// A finding about keys, or about none in particular.
+    pub(super) fn new(
+        grade: Grade,
+        file: Option<String>,
+        reason: String,
+        (from, to): (Option<Vec<u8>>, Option<Vec<u8>>),
+    ) -> RepairFinding {
+        RepairFinding {
+            grade,
+            file,
+            offset: None,
+            bytes: None,
+            reason,
+            from,
+            to,
+            keys: None,
+        }
+    }
+}
+
 /// How much a [`RepairFinding`] matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Grade {

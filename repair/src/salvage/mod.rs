@@ -9,8 +9,8 @@
 //! ```
 
 mod checksums;
-mod copy;
-mod find;
+pub(crate) mod copy;
+pub(crate) mod find;
 mod report;
 mod scan;
 
@@ -28,7 +28,7 @@ use crate::progress::{Progress, Reporter};
 use copy::{Copier, Plan, plan};
 use find::Blocks;
 pub use report::{IndexState, LostRange, SalvageReport};
-use scan::SECTOR;
+pub(crate) use scan::SECTOR;
 
 /// How [`salvage`] treats a table.
 ///

@@ -1,0 +1,169 @@
+//! Writes the newest version of each key, unless that is a deletion, or was dropped.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use leveltable::Result;
+use leveltable::db::{InternalKey, ValueType};
+use leveltable_database::DatabaseBuilder;
+use leveltable_database::sister_crates::Directory;
+
+use super::judge::Case;
+use super::log::{Log, Logged};
+use super::report::{Grade, RepairFinding};
+use super::survey::proceed;
+use super::table::{Role, Row, Table, merged};
+use crate::progress::Reporter;
+
+/// Versions that are in no table, and what tables are asked for beside what counts.
+pub(super) struct Rest {
+    rows: Vec<Vec<Row>>,
+    lost_sequences: Vec<Range<u64>>,
+    needs_spare: bool,
+    pub(super) last_sequence: u64,
+}
+
+impl Rest {
+    /// Adds the changes of older logs, where these may replace what is lost.
+    pub(super) fn read(
+        dir: &dyn Directory,
+        case: &Case<'_>,
+        logged: Logged,
+        logs: &mut [Log],
+    ) -> Result<Rest> {
+        let mut old = Logged::default();
+        if !case.lost.is_empty() {
+            for log in logs.iter_mut().filter(|log| !log.counts) {
+                old.read_old(dir, log)?;
+            }
+        }
+        let lost_sequences = logged.lost.clone();
+        Ok(Rest {
+            needs_spare: case.needs_spare(&lost_sequences),
+            last_sequence: logged.last_sequence,
+            rows: vec![
+                logged.into_rows(Role::Log, &case.order),
+                old.into_rows(Role::Spare, &case.order),
+            ],
+            lost_sequences,
+        })
+    }
+}
+
+/// What there is to say of keys, counted.
+#[derive(Default)]
+struct Said {
+    /// Keys that a compaction dropped, by table.
+    dropped: BTreeMap<usize, u64>,
+    /// Keys with two values under one sequence number, and the first and the last of those of which neither is listed alone.
+    conflicts: u64,
+    doubtful: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// Passes the newest versions to the builder, in the order of their keys.
+pub(super) fn write(
+    dir: &dyn Directory,
+    case: &mut Case<'_>,
+    rest: Rest,
+    mut builder: DatabaseBuilder,
+    progress: &mut Reporter<'_>,
+) -> Result<DatabaseBuilder> {
+    let (order, mut said) = (&case.order, Said::default());
+    let (total, mut seen, mut best) = (progress.total, 0u64, None::<(Row, bool)>);
+    let all: u64 = case.tables.iter().map(|table| table.versions).sum();
+    let is_wanted = |table: &Table| table.role > Role::Spare || rest.needs_spare;
+    let mut filter = case.filter(rest.lost_sequences);
+    for row in merged(dir, &case.tables, is_wanted, rest.rows, order) {
+        let row = row?;
+        seen += 1;
+        if seen % 1024 == 0 {
+            let third = u128::from(total / 3) * u128::from(seen.min(all)) / u128::from(all.max(1));
+            proceed(progress, 2 * (total / 3) + third as u64)?;
+        }
+        if let Some((newest, is_shared)) = &mut best
+            && order.compare(newest.user_key(), row.user_key()).is_eq()
+        {
+            *is_shared |= row.key == newest.key && row.rank.0 > Role::Spare && row.table.is_some();
+            if row.sequence() == newest.sequence() && filter.role(&row, order).is_some() {
+                said.compare(newest, &row);
+            }
+            continue;
+        }
+        if let Some(newest) = best.take() {
+            add(case, newest, &mut builder, &mut said)?;
+        }
+        let role = filter.role(&row, order);
+        best = role.map(|role| (with_role(row, role), false));
+    }
+    if let Some(newest) = best {
+        add(case, newest, &mut builder, &mut said)?;
+    }
+    said.report(case);
+    Ok(builder)
+}
+
+fn with_role(row: Row, role: Role) -> Row {
+    let rank = (role, row.rank.1);
+    Row { rank, ..row }
+}
+
+/// Adds a key's newest version. `is_shared` says whether several tables have it.
+fn add(
+    case: &Case<'_>,
+    (newest, is_shared): (Row, bool),
+    builder: &mut DatabaseBuilder,
+    said: &mut Said,
+) -> Result<()> {
+    let parsed = InternalKey::parse(&newest.key);
+    let Some(version) = parsed.filter(|key| key.value_type == ValueType::Value) else {
+        return Ok(());
+    };
+    if let Some(table) = newest
+        .table
+        .filter(|_| newest.rank.0 > Role::Spare && !is_shared)
+        && case.was_dropped(version.user_key, table)
+    {
+        *said.dropped.entry(table).or_default() += 1;
+        return Ok(());
+    }
+    builder.add(version, &newest.value)
+}
+
+impl Said {
+    /// Notes two versions of a key with the same sequence number, unless they are the same.
+    fn compare(&mut self, newest: &Row, other: &Row) {
+        if (newest.tag(), &newest.value) == (other.tag(), &other.value) {
+            return;
+        }
+        self.conflicts += 1;
+        if newest.rank.0 != Role::Listed || other.rank.0 == Role::Listed {
+            let key = newest.user_key().to_vec();
+            match &mut self.doubtful {
+                Some((_, last)) => *last = key,
+                none => *none = Some((key.clone(), key)),
+            }
+        }
+    }
+
+    fn report(self, case: &mut Case<'_>) {
+        for (at, keys) in self.dropped {
+            let file = case.tables.get(at).map(|table| table.name.clone());
+            let reason = "a compaction that read this table dropped these keys";
+            case.findings.push(RepairFinding {
+                keys: Some(keys),
+                ..RepairFinding::new(Grade::LeftOut, file, reason.to_owned(), (None, None))
+            });
+        }
+        if self.conflicts > 0 {
+            let reason = "files have different values for a key under the same sequence number: one was taken";
+            let (grade, ends) = match self.doubtful {
+                Some((first, last)) => (Grade::Unproven, (Some(first), Some(last))),
+                None => (Grade::Note, (None, None)),
+            };
+            case.findings.push(RepairFinding {
+                keys: Some(self.conflicts),
+                ..RepairFinding::new(grade, None, reason.to_owned(), ends)
+            });
+        }
+    }
+}
