@@ -75,11 +75,16 @@ impl Memory {
             let entry = entry.unwrap();
             let name = entry.file_name().into_string().unwrap();
             let bytes = std::fs::read(entry.path()).unwrap();
-            let synced = bytes.len();
-            let stored = Stored { bytes, synced };
-            memory.disk().files.insert(name, stored);
+            memory.put(&name, bytes);
         }
         memory
+    }
+
+    /// Puts a file there, whole and synced.
+    pub(crate) fn put(&self, name: &str, bytes: Vec<u8>) {
+        let synced = bytes.len();
+        let stored = Stored { bytes, synced };
+        self.disk().files.insert(name.to_owned(), stored);
     }
 
     /// Lets the step of this number fail, counted from 0.
