@@ -405,7 +405,8 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Whether a compaction dropped a key whose newest version stands in this table alone: an undamaged heir of the table spans it.
+    /// Whether a compaction dropped a key whose newest version stands in this table alone: an heir of the table spans it, and
+    /// has no damage there.
     pub(super) fn was_dropped(&self, user_key: &[u8], table: usize) -> bool {
         if !self.is_doubtful && !self.has_replaced {
             return false;
@@ -417,7 +418,7 @@ impl<'a> Case<'a> {
                 let order = &self.order;
                 order.compare(first, user_key).is_le() && order.compare(user_key, last).is_le()
             };
-            !heir.is_damaged() && heir.span().is_some_and(is_within)
+            heir.span().is_some_and(is_within) && !heir.lacks(user_key, &self.order)
         })
     }
 

@@ -240,6 +240,15 @@ impl Table {
         }
     }
 
+    /// Whether versions of a user key may be lost with a part of this table.
+    pub(super) fn lacks(&self, key: &[u8], order: &Order) -> bool {
+        self.holes.iter().any(|hole| {
+            let is_after = |from: &Vec<u8>| order.compare(from, key).is_le();
+            let is_before = |to: &Vec<u8>| order.compare(key, to).is_le();
+            hole.from.as_ref().is_none_or(is_after) && hole.to.as_ref().is_none_or(is_before)
+        })
+    }
+
     pub(super) fn is_damaged(&self) -> bool {
         !self.holes.is_empty()
     }

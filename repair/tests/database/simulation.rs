@@ -399,6 +399,9 @@ impl Simulation {
             2 => {
                 let end = len.min(at + self.random.usize(1..200));
                 bytes[at..end].fill(0);
+                if file.ends_with(".log") && !is_log && end == len && self.log_records.is_empty() {
+                    unknowable.insert(Vec::new());
+                }
                 if is_log && end == len {
                     self.log_records.iter().for_each(|(start, keys)| {
                         if *start + 300 > at {
