@@ -11,7 +11,7 @@ use leveltable_database::sister_crates::Directory;
 use super::log::Log;
 use super::manifest::Manifest;
 use super::report::{Grade, RepairFinding};
-use super::table::{Hole, Role, Row, Table, merged};
+use super::table::{Hole, Role, Row, Table, is_within, merged};
 
 /// User keys from the first to the last of them, which are among these; open where `None`.
 type Keys = (Option<Vec<u8>>, Option<Vec<u8>>);
@@ -23,17 +23,24 @@ pub(super) struct Case<'a> {
     pub(super) tables: Vec<Table>,
     pub(super) findings: Vec<RepairFinding>,
     /// The tables that the MANIFEST lists and that are not there.
-    missing: Vec<TableFile>,
+    missing: Vec<(u32, TableFile)>,
     /// Whether nothing is wrong with the MANIFEST, so that only what it lists counts.
     is_settled: bool,
     /// Whether it is lost, damaged or old.
     pub(super) is_doubtful: bool,
-    /// Whether compactions replaced missing tables.
-    has_replaced: bool,
+    /// The missing tables that compactions replaced.
+    replaced: Vec<Replaced>,
     /// For each table those of higher numbers that share a version with it: a compaction read the one and wrote the other.
     heirs: HashMap<usize, Vec<usize>>,
     /// Where keys are lost that other tables or older logs may hold.
     pub(super) lost: Vec<Keys>,
+}
+
+/// A missing table that a compaction read, and the tables that it made of it.
+struct Replaced {
+    keys: Keys,
+    level: u32,
+    heirs: Vec<usize>,
 }
 
 /// Ascending, disjoint ranges of keys, that are asked for ascending keys.
@@ -102,7 +109,7 @@ impl<'a> Case<'a> {
             missing: Vec::new(),
             is_settled: false,
             is_doubtful: true,
-            has_replaced: false,
+            replaced: Vec::new(),
             heirs: HashMap::new(),
             lost: Vec::new(),
         };
@@ -151,8 +158,8 @@ impl<'a> Case<'a> {
             .iter()
             .filter(|table| table.role == Role::Listed);
         let listed: HashSet<u64> = listed.map(|table| table.number).collect();
-        let live = manifest.live.values().map(|(_, file)| file);
-        let missing = live.filter(|file| !listed.contains(&file.number));
+        let live = manifest.live.values();
+        let missing = live.filter(|(_, file)| !listed.contains(&file.number));
         self.missing = missing.cloned().collect();
         // Under a MANIFEST in order, what it does not list counts nowhere but in place of a table that is missing.
         let is_whole = self.is_settled && self.missing.is_empty();
@@ -194,13 +201,13 @@ impl<'a> Case<'a> {
         if self.is_doubtful || has_unlisted && !self.missing.is_empty() {
             holders = self.compare(dir)?;
         }
-        let mut replacing = HashSet::new();
         for missing in std::mem::take(&mut self.missing) {
-            self.judge_missing(&missing, &holders, &mut replacing);
+            self.judge_missing(&missing, &holders);
             self.missing.push(missing);
         }
         for at in 0..self.tables.len() {
-            self.judge_damage(at, replacing.contains(&at));
+            let is_replacing = self.replaced.iter().any(|own| own.heirs.contains(&at));
+            self.judge_damage(at, is_replacing);
         }
         if self.is_doubtful {
             let what = match self.manifest {
@@ -218,7 +225,7 @@ impl<'a> Case<'a> {
     /// Goes through all versions, and notes which tables share one. Returns which hold an end of a missing table, by its number.
     fn compare(&mut self, dir: &dyn Directory) -> Result<HashMap<u64, HashSet<usize>>> {
         let mut ends: HashMap<&[u8], Vec<u64>> = HashMap::new();
-        for file in &self.missing {
+        for (_, file) in &self.missing {
             for end in [&file.smallest, &file.largest] {
                 ends.entry(end).or_default().push(file.number);
             }
@@ -254,12 +261,11 @@ impl<'a> Case<'a> {
         Ok(holders)
     }
 
-    /// Says what a missing table loses. Notes the tables that replace it.
+    /// Says what a missing table loses.
     fn judge_missing(
         &mut self,
-        missing: &TableFile,
+        (level, missing): &(u32, TableFile),
         holders: &HashMap<u64, HashSet<usize>>,
-        replacing: &mut HashSet<usize>,
     ) {
         let name = Some(format!("{:06}.ldb", missing.number));
         let (first, last) = (missing.first_user_key(), missing.last_user_key());
@@ -302,7 +308,6 @@ impl<'a> Case<'a> {
             };
             return self.say(grade, name, reason.to_owned(), keys);
         }
-        self.has_replaced = true;
         let mut spans: Vec<_> = heirs
             .iter()
             .filter_map(|&at| self.tables.get(at)?.span())
@@ -329,7 +334,12 @@ impl<'a> Case<'a> {
                 (Some(from), Some(to)),
             );
         }
-        replacing.extend(heirs);
+        let keys = (Some(first.to_vec()), Some(last.to_vec()));
+        self.replaced.push(Replaced {
+            keys,
+            level: *level,
+            heirs,
+        });
     }
 
     /// Says what the damage of a table that counts loses.
@@ -396,7 +406,7 @@ impl<'a> Case<'a> {
             let [from, to] = ends.map(|key| Some(key.to_vec()));
             (from, to)
         };
-        let missing = self.missing.iter().map(span).collect();
+        let missing = self.missing.iter().map(|(_, file)| span(file)).collect();
         Filter {
             is_settled: self.is_settled,
             missing: Ranges::new(missing, &self.order),
@@ -408,18 +418,34 @@ impl<'a> Case<'a> {
     /// Whether a compaction dropped a key whose newest version stands in this table alone: an heir of the table spans it, and
     /// has no damage there.
     pub(super) fn was_dropped(&self, user_key: &[u8], table: usize) -> bool {
-        if !self.is_doubtful && !self.has_replaced {
+        if !self.is_doubtful && self.replaced.is_empty() {
             return false;
         }
-        let heirs = self.heirs.get(&table).into_iter().flatten();
-        let mut heirs = heirs.filter_map(|&at| self.tables.get(at));
-        heirs.any(|heir| {
-            let is_within = |(first, last)| {
-                let order = &self.order;
-                order.compare(first, user_key).is_le() && order.compare(user_key, last).is_le()
-            };
-            heir.span().is_some_and(is_within) && !heir.lacks(user_key, &self.order)
+        let mut heirs = self.heirs.get(&table).into_iter().flatten();
+        heirs.any(|&heir| self.covers(heir, user_key))
+    }
+
+    /// Whether a key, whose newest version stands in this table alone, may have been dropped by a compaction that read a missing table with
+    /// a newer deletion: then what it wrote shares nothing with this one.
+    pub(super) fn may_be_dropped(&self, user_key: &[u8], table: usize) -> bool {
+        let number = self.tables.get(table).map_or(0, |table| table.number);
+        let listed = self
+            .manifest
+            .and_then(|manifest| manifest.live.get(&number));
+        self.replaced.iter().any(|own| {
+            let is_near = listed.is_none_or(|(level, _)| level.abs_diff(own.level) <= 1);
+            let is_other = !own.heirs.contains(&table);
+            let (from, to) = (own.keys.0.as_deref(), own.keys.1.as_deref());
+            is_near
+                && is_other
+                && is_within(user_key, from, to, &self.order)
+                && own.heirs.iter().any(|&heir| self.covers(heir, user_key))
         })
+    }
+
+    fn covers(&self, table: usize, user_key: &[u8]) -> bool {
+        let table = self.tables.get(table);
+        table.is_some_and(|table| table.covers(user_key, &self.order))
     }
 
     /// Whether versions that do not count are needed.

@@ -240,18 +240,23 @@ impl Table {
         }
     }
 
-    /// Whether versions of a user key may be lost with a part of this table.
-    pub(super) fn lacks(&self, key: &[u8], order: &Order) -> bool {
-        self.holes.iter().any(|hole| {
-            let is_after = |from: &Vec<u8>| order.compare(from, key).is_le();
-            let is_before = |to: &Vec<u8>| order.compare(key, to).is_le();
-            hole.from.as_ref().is_none_or(is_after) && hole.to.as_ref().is_none_or(is_before)
-        })
+    /// Whether a user key lies between those of this table, where nothing of it is lost.
+    pub(super) fn covers(&self, key: &[u8], order: &Order) -> bool {
+        let lacks = |hole: &Hole| is_within(key, hole.from.as_deref(), hole.to.as_deref(), order);
+        let span = self.span();
+        let spans = span.is_some_and(|(from, to)| is_within(key, Some(from), Some(to), order));
+        spans && !self.holes.iter().any(lacks)
     }
 
     pub(super) fn is_damaged(&self) -> bool {
         !self.holes.is_empty()
     }
+}
+
+/// Whether a key lies between two others, both inclusive; open where `None`.
+pub(super) fn is_within(key: &[u8], from: Option<&[u8]>, to: Option<&[u8]>, order: &Order) -> bool {
+    from.is_none_or(|from| order.compare(from, key).is_le())
+        && to.is_none_or(|to| order.compare(key, to).is_le())
 }
 
 /// The index that the footer leads to, if it is sound.

@@ -55,9 +55,38 @@ impl Rest {
 struct Said {
     /// Keys that a compaction dropped, by table.
     dropped: BTreeMap<usize, u64>,
-    /// Keys with two values under one sequence number, and the first and the last of those of which neither is listed alone.
-    conflicts: u64,
-    doubtful: Option<(Vec<u8>, Vec<u8>)>,
+    /// Keys that may have been dropped.
+    undecided: Counted,
+    /// Keys with two values under one sequence number: a listed table's was taken, or one of those that count alike.
+    decided: Counted,
+    doubtful: Counted,
+}
+
+/// Keys, the first of them and the last.
+#[derive(Default)]
+struct Counted {
+    keys: u64,
+    ends: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Counted {
+    fn add(&mut self, key: &[u8]) {
+        self.keys += 1;
+        match &mut self.ends {
+            Some((_, last)) => key.clone_into(last),
+            none => *none = Some((key.to_vec(), key.to_vec())),
+        }
+    }
+
+    fn report(self, grade: Grade, reason: &str) -> Option<RepairFinding> {
+        let (first, last) = self.ends?;
+        let has_range = grade == Grade::Unproven;
+        let ends = has_range.then_some((first, last)).unzip();
+        Some(RepairFinding {
+            keys: Some(self.keys),
+            ..RepairFinding::new(grade, None, reason.to_owned(), ends)
+        })
+    }
 }
 
 /// Passes the newest versions to the builder, in the order of their keys.
@@ -118,13 +147,15 @@ fn add(
     let Some(version) = parsed.filter(|key| key.value_type == ValueType::Value) else {
         return Ok(());
     };
-    if let Some(table) = newest
-        .table
-        .filter(|_| newest.rank.0 > Role::Spare && !is_shared)
-        && case.was_dropped(version.user_key, table)
-    {
-        *said.dropped.entry(table).or_default() += 1;
-        return Ok(());
+    let counts = newest.rank.0 > Role::Spare;
+    if let Some(table) = newest.table.filter(|_| counts && !is_shared) {
+        if case.was_dropped(version.user_key, table) {
+            *said.dropped.entry(table).or_default() += 1;
+            return Ok(());
+        }
+        if case.may_be_dropped(version.user_key, table) {
+            said.undecided.add(version.user_key);
+        }
     }
     builder.add(version, &newest.value)
 }
@@ -135,13 +166,10 @@ impl Said {
         if (newest.tag(), &newest.value) == (other.tag(), &other.value) {
             return;
         }
-        self.conflicts += 1;
-        if newest.rank.0 != Role::Listed || other.rank.0 == Role::Listed {
-            let key = newest.user_key().to_vec();
-            match &mut self.doubtful {
-                Some((_, last)) => *last = key,
-                none => *none = Some((key.clone(), key)),
-            }
+        if newest.rank.0 == Role::Listed && other.rank.0 != Role::Listed {
+            self.decided.add(newest.user_key());
+        } else {
+            self.doubtful.add(newest.user_key());
         }
     }
 
@@ -154,16 +182,13 @@ impl Said {
                 ..RepairFinding::new(Grade::LeftOut, file, reason.to_owned(), (None, None))
             });
         }
-        if self.conflicts > 0 {
-            let reason = "files have different values for a key under the same sequence number: one was taken";
-            let (grade, ends) = match self.doubtful {
-                Some((first, last)) => (Grade::Unproven, (Some(first), Some(last))),
-                None => (Grade::Note, (None, None)),
-            };
-            case.findings.push(RepairFinding {
-                keys: Some(self.conflicts),
-                ..RepairFinding::new(grade, None, reason.to_owned(), ends)
-            });
-        }
+        let two = "files have different values for these keys under the same sequence numbers";
+        let undecided = "a compaction of a table that is missing may have dropped these keys";
+        let counted = [
+            self.undecided.report(Grade::Unproven, undecided),
+            self.doubtful.report(Grade::Unproven, two),
+            self.decided.report(Grade::Note, two),
+        ];
+        case.findings.extend(counted.into_iter().flatten());
     }
 }
