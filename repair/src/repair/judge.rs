@@ -432,7 +432,8 @@ impl<'a> Case<'a> {
         let listed = self
             .manifest
             .and_then(|manifest| manifest.live.get(&number));
-        self.replaced.iter().any(|own| {
+        let mut replaced = self.replaced.iter().filter(|_| !self.is_doubtful);
+        replaced.any(|own| {
             let is_near = listed.is_none_or(|(level, _)| level.abs_diff(own.level) <= 1);
             let is_other = !own.heirs.contains(&table);
             let (from, to) = (own.keys.0.as_deref(), own.keys.1.as_deref());

@@ -414,7 +414,8 @@ pub(super) fn merged<'a>(
         .filter(|(_, table)| is_wanted(table));
     let wanted = wanted.filter_map(|(at, table)| Some((table.span()?, at, table)));
     let sorted = wanted.sorted_by(|(a, ..), (b, ..)| order.compare(a.0, b.0));
-    let mut runs: Vec<(&[u8], Vec<(usize, &Table)>)> = Vec::new();
+    type Run<'a> = Vec<(usize, &'a Table)>;
+    let mut runs: Vec<(&[u8], Run<'a>)> = Vec::new();
     for (span, at, table) in sorted {
         let mut fitting = runs.iter_mut();
         match fitting.find(|(last, _)| order.compare(last, span.0).is_lt()) {
