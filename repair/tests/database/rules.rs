@@ -311,7 +311,10 @@ fn a_missing_table_that_a_compaction_replaced_is_no_loss() {
         .with("000006.ldb", &second)
         .with("000008.ldb", &output);
     assert_eq!(dir.holds("a=5 c=2 d=4"), NOTHING);
-    // Of an output that is torn, what it does not span is unproven.
+    // Of an output that is torn, what may follow is unproven.
+    let dir = dir.with("000008.ldb", &output[..60]);
+    assert_eq!(dir.holds("a=5 c=2 d=4"), ["unproven 000008.ldb c .."]);
+    // One without an end of the missing table proves nothing.
     let dir = dir.with("000008.ldb", &output[..30]);
     let findings = dir.holds("a=5 d=4");
     assert_eq!(
