@@ -6,6 +6,7 @@ mod encode;
 #[path = "../../../database/tests/common/memory.rs"]
 #[allow(dead_code)]
 mod memory;
+mod model;
 mod rules;
 mod simulated;
 mod simulation;

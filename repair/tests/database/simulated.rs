@@ -35,9 +35,7 @@ fn differing<'a>(a: &'a Contents, b: &'a Contents) -> BTreeSet<&'a [u8]> {
 }
 
 fn check(seed: u64, accidents: usize) -> (bool, usize) {
-    let mut simulation = Simulation::new(seed);
-    let steps = simulation.random.usize(1..40);
-    simulation.run(steps);
+    let mut simulation = Simulation::started(seed);
     let mut unknowable = BTreeSet::new();
     let happened: Vec<String> = (0..accidents)
         .map(|_| simulation.accident(&mut unknowable))
@@ -71,7 +69,7 @@ fn check(seed: u64, accidents: usize) -> (bool, usize) {
     (report.is_complete(), differing.len())
 }
 
-fn seeds() -> std::ops::Range<u64> {
+pub(crate) fn seeds() -> std::ops::Range<u64> {
     match std::env::var("LEVELTABLE_SEEDS") {
         Ok(range) => {
             let (from, to) = range.split_once("..").unwrap();
@@ -99,139 +97,4 @@ fn no_key_differs_in_silence_after_two_accidents() {
     for seed in seeds() {
         check(seed, 2);
     }
-}
-
-/// Runs the reference model over directories, and prints what it makes of each as a line of JSON.
-const MODEL: &str = r#"
-import importlib.util, json, os, sys
-spec = importlib.util.spec_from_file_location("model", sys.argv[1])
-model = importlib.util.module_from_spec(spec); spec.loader.exec_module(model)
-for name in sorted(os.listdir(sys.argv[2])):
-    model.CACHE.clear()
-    out, found = model.repair(os.path.join(sys.argv[2], name))
-    text = lambda key: None if key is None else key.hex()
-    said = [[f.grade, text(f.lo), text(f.hi), f.reason] for f in found]
-    print(json.dumps([name, {k.hex(): v.hex() for k, v in out.items()}, said]))
-"#;
-
-/// Needs Python with `crc32c` and `cramjam`, whose program is `LEVELTABLE_PYTHON`, and the model's path as `LEVELTABLE_MODEL`.
-#[test]
-#[ignore = "needs Python and the reference model"]
-fn contents_are_those_of_the_reference_model() {
-    let [python, model] =
-        ["LEVELTABLE_PYTHON", "LEVELTABLE_MODEL"].map(|name| std::env::var(name).unwrap());
-    let scratch = tempfile::tempdir().unwrap();
-    let mut repaired = std::collections::BTreeMap::new();
-    for seed in seeds() {
-        for accidents in 0..4 {
-            let mut simulation = Simulation::new(seed);
-            let steps = simulation.random.usize(1..40);
-            simulation.run(steps);
-            let mut unknowable = BTreeSet::new();
-            let happened: Vec<String> = (0..accidents)
-                .map(|_| simulation.accident(&mut unknowable))
-                .collect();
-            let name = format!("{seed}-{accidents}");
-            let dir = scratch.path().join(&name);
-            std::fs::create_dir(&dir).unwrap();
-            for (file, bytes) in &simulation.files {
-                std::fs::write(dir.join(file), bytes).unwrap();
-            }
-            let Ok(done) = repair_memory(&memory_of(&simulation.files), RepairOptions::new())
-            else {
-                continue;
-            };
-            repaired.insert(name, (happened, done, simulation.truth));
-        }
-    }
-    let mut command = std::process::Command::new(python);
-    let output = command
-        .args(["-c", MODEL, &model])
-        .arg(scratch.path())
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let mut other = 0;
-    for line in String::from_utf8(output.stdout).unwrap().lines() {
-        let (name, expected, said): (
-            String,
-            std::collections::BTreeMap<String, String>,
-            Vec<(String, Option<String>, Option<String>, String)>,
-        ) = serde_json::from_str(line).unwrap();
-        let Some((happened, (report, found), truth)) = repaired.get(&name) else {
-            continue;
-        };
-        let hex = |bytes: &Vec<u8>| {
-            bytes
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect::<String>()
-        };
-        let found_hex: std::collections::BTreeMap<_, _> = found
-            .iter()
-            .map(|(key, value)| (hex(key), hex(value)))
-            .collect();
-        let ranges = |grade: Grade| -> Vec<_> {
-            let of = report
-                .findings
-                .iter()
-                .filter(|finding| finding.grade == grade);
-            let mut all: Vec<_> = of
-                .map(|finding| (finding.from.as_ref().map(hex), finding.to.as_ref().map(hex)))
-                .collect();
-            all.sort();
-            all.dedup();
-            all
-        };
-        let expected_ranges = |grade: &str| -> Vec<_> {
-            let of = said.iter().filter(|finding| finding.0 == grade);
-            let mut all: Vec<_> = of
-                .map(|finding| (finding.1.clone(), finding.2.clone()))
-                .collect();
-            all.sort();
-            all.dedup();
-            all
-        };
-        let same_contents = found_hex == expected;
-        let same_ranges = ranges(Grade::Lost) == expected_ranges("lost")
-            && ranges(Grade::Unproven) == expected_ranges("unproven");
-        if !same_contents || !same_ranges {
-            other += 1;
-            let wrong = |of: &dyn Fn(&String) -> Option<String>| {
-                truth
-                    .iter()
-                    .filter(|(key, value)| of(&hex(key)).as_ref() != Some(&hex(value)))
-                    .count()
-            };
-            println!(
-                "{name}: {happened:?}: contents {same_contents} (wrong: ours {}, model {}), ranges {same_ranges}",
-                wrong(&|key| found_hex.get(key).cloned()),
-                wrong(&|key| expected.get(key).cloned())
-            );
-            report
-                .findings
-                .iter()
-                .for_each(|finding| println!("    ours  {finding}"));
-            said.iter()
-                .for_each(|finding| println!("    model {finding:?}"));
-            for key in found_hex
-                .keys()
-                .chain(expected.keys())
-                .collect::<BTreeSet<_>>()
-            {
-                if found_hex.get(key) != expected.get(key) {
-                    println!(
-                        "    key {key} ours {:?} model {:?}",
-                        found_hex.get(key).map(String::len),
-                        expected.get(key).map(String::len)
-                    );
-                }
-            }
-        }
-    }
-    println!("{other} of {} differ", repaired.len());
 }

@@ -51,6 +51,14 @@ impl Simulation {
         simulation
     }
 
+    /// A database after some steps.
+    pub(crate) fn started(seed: u64) -> Simulation {
+        let mut simulation = Simulation::new(seed);
+        let steps = simulation.random.usize(1..40);
+        simulation.run(steps);
+        simulation
+    }
+
     /// Runs for some steps, and ends at any point, or cleanly.
     pub(crate) fn run(&mut self, steps: usize) {
         for _ in 0..steps {
