@@ -145,11 +145,6 @@ impl<R: Read> LogReader<R> {
         self.block_offset + self.at as u64
     }
 
-    /// What it reads.
-    pub fn into_inner(self) -> R {
-        self.input
-    }
-
     /// Returns the next item; `None` at the end of the file.
     fn read_item(&mut self) -> io::Result<Option<LogItem>> {
         let (mut begun, mut payload) = (None, Vec::new());
@@ -397,10 +392,8 @@ impl Recovery {
                 }),
             };
             if let Err(gap) = taken {
-                if gap.found.ends_with(FOREIGN) && !skip_damaged {
-                    let place = format!("at offset {}, it has {}", gap.offset, gap.found);
-                    let message = format!("a {section} of RocksDB or Pebble: {place}");
-                    return Err(Error::new(ErrorKind::Unsupported, message).at_path(path));
+                if !skip_damaged {
+                    check_foreign(section, path, gap.offset, &gap.found)?;
                 }
                 if gap.kind == GapKind::Damaged && !skip_damaged {
                     let defect = Corruption::new(section, gap.offset, gap.expected, gap.found);
@@ -440,6 +433,15 @@ impl Recovery {
         self.logs.push(log);
         Ok(())
     }
+}
+
+/// Refuses what is found at an offset of a log or MANIFEST if another engine wrote it.
+pub fn check_foreign(section: Section, path: &Path, offset: u64, found: &str) -> Result<()> {
+    if !found.ends_with(FOREIGN) {
+        return Ok(());
+    }
+    let message = format!("a {section} of RocksDB or Pebble: at offset {offset}, it has {found}");
+    Err(Error::new(ErrorKind::Unsupported, message).at_path(path))
 }
 
 /// The error of damage in a file of a database, which says what to do about it.

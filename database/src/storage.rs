@@ -319,13 +319,14 @@ fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Reads a file from its start, as far as it goes now. It may grow meanwhile.
-pub(crate) struct Sequential {
+pub struct Sequential {
     file: Arc<dyn ReadAt>,
     offset: u64,
 }
 
 impl Sequential {
-    pub(crate) fn new(file: Arc<dyn ReadAt>) -> Sequential {
+    /// From the start of the file.
+    pub fn new(file: Arc<dyn ReadAt>) -> Sequential {
         Sequential { file, offset: 0 }
     }
 }

@@ -43,56 +43,6 @@ struct Replaced {
     heirs: Vec<usize>,
 }
 
-/// Ascending, disjoint ranges of keys, that are asked for ascending keys.
-pub(super) struct Ranges {
-    ranges: Vec<Keys>,
-    at: usize,
-}
-
-impl Ranges {
-    fn new(mut ranges: Vec<Keys>, order: &Order) -> Ranges {
-        let start = |keys: &Keys| keys.0.clone();
-        let by_start = |a: &Keys, b: &Keys| match (&a.0, &b.0) {
-            (Some(a), Some(b)) => order.compare(a, b),
-            (a, b) => a.is_some().cmp(&b.is_some()),
-        };
-        ranges.sort_by(by_start);
-        let mut disjoint: Vec<Keys> = Vec::new();
-        for range in ranges {
-            let last = disjoint
-                .last_mut()
-                .filter(|last| match (&last.1, start(&range)) {
-                    (Some(end), Some(start)) => order.compare(&start, end).is_le(),
-                    _ => true,
-                });
-            match last {
-                None => disjoint.push(range),
-                Some(last) => {
-                    let ends = last.1.take().zip(range.1);
-                    last.1 = ends.map(|(a, b)| if order.compare(&a, &b).is_lt() { b } else { a });
-                }
-            }
-        }
-        Ranges {
-            ranges: disjoint,
-            at: 0,
-        }
-    }
-
-    /// Whether a key is in a range. Keys ascend from call to call.
-    pub(super) fn contain(&mut self, key: &[u8], order: &Order) -> bool {
-        while let Some((from, to)) = self.ranges.get(self.at) {
-            if to.as_ref().is_none_or(|to| order.compare(key, to).is_le()) {
-                return from
-                    .as_ref()
-                    .is_none_or(|from| order.compare(from, key).is_le());
-            }
-            self.at += 1;
-        }
-        false
-    }
-}
-
 impl<'a> Case<'a> {
     /// Decides which files count.
     pub(super) fn new(
@@ -356,7 +306,7 @@ impl<'a> Case<'a> {
             .manifest
             .and_then(|manifest| manifest.live.get(&table.number));
         let listed = listed
-            .filter(|_| table.role == Role::Listed)
+            .filter(|_| table.role == Role::Listed && !table.is_resorted)
             .map(|(_, file)| file);
         let ends = listed.map(|listed| (listed.first_user_key(), listed.last_user_key()));
         let name = table.name.clone();
@@ -399,20 +349,23 @@ impl<'a> Case<'a> {
             .push(RepairFinding::new(grade, file, reason, keys));
     }
 
-    /// Tells what the versions of files count for. Asked for them in order.
-    pub(super) fn filter(&self, lost_sequences: Vec<Range<u64>>) -> Filter {
-        let span = |file: &TableFile| {
-            let ends = [file.first_user_key(), file.last_user_key()];
-            let [from, to] = ends.map(|key| Some(key.to_vec()));
-            (from, to)
+    /// What a version counts for, if it does.
+    pub(super) fn role(&self, row: &Row, lost_sequences: &[Range<u64>]) -> Option<Role> {
+        let (role, key) = (row.rank.0, row.user_key());
+        let replaces = |(_, file): &(u32, TableFile)| {
+            let (first, last) = (file.first_user_key(), file.last_user_key());
+            is_within(key, Some(first), Some(last), &self.order)
         };
-        let missing = self.missing.iter().map(|(_, file)| span(file)).collect();
-        Filter {
-            is_settled: self.is_settled,
-            missing: Ranges::new(missing, &self.order),
-            lost: Ranges::new(self.lost.clone(), &self.order),
-            lost_sequences,
+        let is_free = || !self.is_settled || self.missing.iter().any(replaces);
+        if role > Role::Unlisted || role == Role::Unlisted && is_free() {
+            return Some(role);
         }
+        let was_lost = |lost: &Range<u64>| lost.contains(&row.sequence());
+        let is_lost =
+            |(from, to): &Keys| is_within(key, from.as_deref(), to.as_deref(), &self.order);
+        let fills = self.lost.iter().any(is_lost)
+            || row.table.is_some() && lost_sequences.iter().any(was_lost);
+        fills.then_some(Role::Spare)
     }
 
     /// Whether a compaction dropped a key whose newest version stands in this table alone: an heir of the table spans it, and
@@ -452,30 +405,6 @@ impl<'a> Case<'a> {
     /// Whether versions that do not count are needed.
     pub(super) fn needs_spare(&self, lost_sequences: &[Range<u64>]) -> bool {
         !self.lost.is_empty() || !lost_sequences.is_empty()
-    }
-}
-
-/// Tells which versions count.
-pub(super) struct Filter {
-    is_settled: bool,
-    missing: Ranges,
-    lost: Ranges,
-    lost_sequences: Vec<Range<u64>>,
-}
-
-impl Filter {
-    /// What a version counts for, if it does.
-    pub(super) fn role(&mut self, row: &Row, order: &Order) -> Option<Role> {
-        let (role, user_key) = (row.rank.0, row.user_key());
-        let may_be_free = role == Role::Unlisted;
-        let is_free = may_be_free && (!self.is_settled || self.missing.contain(user_key, order));
-        if role > Role::Unlisted || is_free {
-            return Some(role);
-        }
-        let was_lost = |lost: &Range<u64>| lost.contains(&row.sequence());
-        let is_lost = self.lost.contain(user_key, order)
-            || row.table.is_some() && self.lost_sequences.iter().any(was_lost);
-        is_lost.then_some(Role::Spare)
     }
 }
 

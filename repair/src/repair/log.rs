@@ -6,11 +6,10 @@ use std::ops::Range;
 use bytes::Bytes;
 use leveltable::db::{DbEntry, InternalKey, MAX_SEQUENCE, ValueType, Version};
 use leveltable::sister_crates::Order;
-use leveltable::{Corruption, Result};
-use leveltable_database::sister_crates::{Directory, is_indexed_db_key};
-use leveltable_database::{Batch, Gap, LogItem, LogReader};
+use leveltable::{Error, Result, Section};
+use leveltable_database::sister_crates::{Directory, Sequential, check_foreign, is_indexed_db_key};
+use leveltable_database::{Batch, LogItem, LogReader};
 
-use super::manifest::Forgiving;
 use super::report::{Grade, RepairFinding};
 use super::table::{Role, Row};
 
@@ -66,10 +65,9 @@ struct Damage {
     what: String,
 }
 
-impl From<Gap> for Damage {
-    fn from(gap: Gap) -> Damage {
-        let (offset, bytes) = (gap.offset, gap.bytes);
-        let what = format!("expected {}, found {}", gap.expected, gap.found);
+impl Damage {
+    fn new(offset: u64, bytes: u64, expected: &str, found: &str) -> Damage {
+        let what = format!("expected {expected}, found {found}");
         Damage {
             offset,
             bytes,
@@ -78,16 +76,12 @@ impl From<Gap> for Damage {
     }
 }
 
-impl Damage {
-    fn of(offset: u64, payload: &[u8], defect: &Corruption) -> Damage {
-        let bytes = payload.len() as u64;
-        let what = format!("expected {}, found {}", defect.expected, defect.found);
-        Damage {
-            offset,
-            bytes,
-            what,
-        }
-    }
+/// Opens a log or a MANIFEST.
+pub(super) fn open(dir: &dyn Directory, name: &str) -> Result<LogReader<Sequential>> {
+    let file = dir.open(name);
+    let file =
+        file.map_err(|error| Error::io("opening the file", error).at_path(&dir.path().join(name)))?;
+    Ok(LogReader::new(Sequential::new(file)))
 }
 
 /// Reads a log to its end. Calls `take` with the offset of each record and its batch, and whatever else is there.
@@ -96,29 +90,28 @@ fn read(
     log: &mut Log,
     mut take: impl FnMut(Result<(u64, Vec<DbEntry>), Damage>),
 ) -> Result<()> {
-    let mut items = LogReader::new(Forgiving::open(dir, &log.name)?);
-    for item in &mut items {
-        match item {
+    let path = dir.path().join(&log.name);
+    for item in open(dir, &log.name)? {
+        let damage = match item {
             Ok(LogItem::Record(record)) => match Batch::parse(&record.payload) {
                 Ok(batch) => {
                     log.versions += batch.changes.len() as u64;
                     take(Ok((record.offset, batch.changes)));
+                    continue;
                 }
-                Err(defect) => take(Err(Damage::of(record.offset, &record.payload, &defect))),
+                Err(defect) => {
+                    let bytes = record.payload.len() as u64;
+                    Damage::new(record.offset, bytes, &defect.expected, &defect.found)
+                }
             },
-            Ok(LogItem::Gap(gap)) if gap.is_cut => {}
-            Ok(LogItem::Gap(gap)) => take(Err(gap.into())),
-            Err(_) => break,
-        }
-    }
-    if let Some(error) = items.into_inner().error {
-        let (offset, bytes) = (0, log.bytes);
-        let what = format!("not all of it can be read: {error}");
-        take(Err(Damage {
-            offset,
-            bytes,
-            what,
-        }));
+            Ok(LogItem::Gap(gap)) if gap.is_cut => continue,
+            Ok(LogItem::Gap(gap)) => {
+                check_foreign(Section::Log, &path, gap.offset, &gap.found)?;
+                Damage::new(gap.offset, gap.bytes, &gap.expected, &gap.found)
+            }
+            Err(error) => Damage::new(0, log.bytes, "to read all of it", &error.to_string()),
+        };
+        take(Err(damage));
     }
     Ok(())
 }

@@ -1,72 +1,13 @@
 //! What MANIFESTs state, and which of them counts.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Read};
-use std::sync::Arc;
 
-use leveltable::{Error, ReadAt, Result};
-use leveltable_database::sister_crates::Directory;
-use leveltable_database::{Edit, FileKind, LogItem, LogReader, TableFile};
+use leveltable::{Result, Section};
+use leveltable_database::sister_crates::{Directory, check_foreign};
+use leveltable_database::{Edit, FileKind, LogItem, TableFile};
 
+use super::log;
 use super::report::{Grade, RepairFinding};
-use crate::salvage::SECTOR;
-
-/// Reads a file from its start to the end that it has now, with zeros for the sectors that cannot be read.
-pub(super) struct Forgiving {
-    file: Arc<dyn ReadAt>,
-    size: u64,
-    at: u64,
-    /// The first error.
-    pub(super) error: Option<io::Error>,
-}
-
-impl Forgiving {
-    pub(super) fn open(dir: &dyn Directory, name: &str) -> Result<Forgiving> {
-        let open = || {
-            let file = dir.open(name)?;
-            let (size, at, error) = (file.size()?, 0, None);
-            Ok(Forgiving {
-                file,
-                size,
-                at,
-                error,
-            })
-        };
-        open().map_err(|error| Error::io("opening the file", error).at_path(&dir.path().join(name)))
-    }
-}
-
-impl Read for Forgiving {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let most = (self.size - self.at).min(buffer.len() as u64);
-        let sector = most.min(SECTOR - self.at % SECTOR);
-        let mut read = self.file.read_at(self.at, most as usize);
-        if read.as_ref().map_or(0, |bytes| bytes.len() as u64) < most {
-            read = self.file.read_at(self.at, sector as usize);
-        }
-        let len = match read {
-            Ok(bytes) if bytes.len() as u64 >= sector => {
-                let len = bytes.len().min(buffer.len());
-                if let Some((to, from)) = buffer.get_mut(..len).zip(bytes.get(..len)) {
-                    to.copy_from_slice(from);
-                }
-                len
-            }
-            failed => {
-                let short = || io::ErrorKind::UnexpectedEof.into();
-                let error = failed.err().unwrap_or_else(short);
-                self.error.get_or_insert(error);
-                buffer
-                    .iter_mut()
-                    .take(sector as usize)
-                    .for_each(|to| *to = 0);
-                sector as usize
-            }
-        };
-        self.at += len as u64;
-        Ok(len)
-    }
-}
 
 /// What the sound records of a MANIFEST state.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -96,15 +37,21 @@ impl Manifest {
             number: FileKind::of(name).1.unwrap_or(0),
             ..Manifest::default()
         };
-        for item in LogReader::new(Forgiving::open(dir, name)?) {
-            let edit = match item {
-                Ok(LogItem::Record(record)) => Edit::parse(&record.payload).ok(),
-                _ => None,
-            };
-            match edit {
-                Some(edit) => manifest.apply(edit),
-                None => manifest.is_damaged = true,
+        let path = dir.path().join(name);
+        let refuse = |offset, found: &str| check_foreign(Section::Manifest, &path, offset, found);
+        for item in log::open(dir, name)? {
+            match item {
+                Ok(LogItem::Record(record)) => match Edit::parse(&record.payload) {
+                    Ok(edit) => {
+                        manifest.apply(edit);
+                        continue;
+                    }
+                    Err(defect) => refuse(record.offset, &defect.found)?,
+                },
+                Ok(LogItem::Gap(gap)) => refuse(gap.offset, &gap.found)?,
+                Err(_) => {}
             }
+            manifest.is_damaged = true;
         }
         Ok(manifest)
     }
@@ -190,7 +137,10 @@ impl Manifests {
         let (None, Some(chosen)) = (self.current, self.chosen()) else {
             return Vec::new();
         };
-        let reason = format!("CURRENT names no MANIFEST: {} is taken", chosen.name);
+        let reason = format!(
+            "it names no MANIFEST that is there: {} is taken",
+            chosen.name
+        );
         let file = Some("CURRENT".to_owned());
         vec![RepairFinding::new(Grade::Note, file, reason, (None, None))]
     }

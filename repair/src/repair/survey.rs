@@ -15,6 +15,9 @@ use super::table::Table;
 use crate::file::File;
 use crate::progress::Reporter;
 
+/// Bytes of a table in bytewise order that is sorted in memory.
+const MAX_RESORTED: u64 = 64 << 20;
+
 /// The tables of a directory, and the order of their user keys.
 pub(super) struct Survey {
     pub(super) order: Order,
@@ -114,7 +117,14 @@ fn read(
     for (&number, name) in names {
         let file = File::new(dir.open_table(name)?)?;
         file.refuse_foreign().map_err(|error| file.at_path(error))?;
-        let table = Table::survey(name, number, &file, &internal);
+        let mut table = Table::survey(name, number, &file, &internal);
+        if table.misordered > 0 && file.size <= MAX_RESORTED {
+            let bytewise = internal_order(Order::Bytewise);
+            let plain = Table::survey(name, number, &file, &bytewise);
+            if plain.misordered == 0 {
+                table = plain.resorted(dir, order)?;
+            }
+        }
         done += table.bytes;
         proceed(progress, done)?;
         tables.push(table);

@@ -1,6 +1,7 @@
 //! A table by salvage's rules: which of its blocks are read, and what is lost between them. Its versions as a stream.
 
 use std::cmp::Ordering;
+use std::iter;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -50,6 +51,8 @@ pub(super) struct Table {
     pub(super) has_index: bool,
     /// Whether the first block or the last is lost.
     lacks_ends: (bool, bool),
+    /// Whether it is stored in bytewise order, although the database has another.
+    pub(super) is_resorted: bool,
     /// The codec of a block that has one.
     pub(super) codec: Option<&'static str>,
     /// Number of blocks with a right checksum that break the order.
@@ -104,6 +107,17 @@ impl Table {
         table
     }
 
+    /// A table in bytewise order, which a program wrote that did not know the database's order: its versions are sorted in memory.
+    pub(super) fn resorted(mut self, dir: &dyn Directory, user: &Order) -> Result<Table> {
+        self.is_resorted = true;
+        let rows = Rows::of(dir, 0, &self).collect::<Result<Vec<_>>>()?;
+        let ends = rows.iter().minmax_by(|a, b| a.cmp(b, user)).into_option();
+        self.ends = ends.map(|(first, last)| (first.key.clone(), last.key.clone()));
+        let holes = self.holes.iter_mut();
+        holes.for_each(|hole| (hole.from, hole.to) = (None, None));
+        Ok(self)
+    }
+
     /// Takes the blocks that a sound index lists.
     fn take_listed(&mut self, file: &File, order: &Order, mut index: Entries) {
         let (mut before, mut is_lost) = (None::<Vec<u8>>, false);
@@ -125,7 +139,7 @@ impl Table {
                         Some(hole) => (hole.range.end, hole.to) = (range.end, to),
                         None => self.holes.push(Hole {
                             range,
-                            reason,
+                            reason: without_place(&reason),
                             from: before.as_deref().map(|key| user_key(key).to_vec()),
                             to,
                         }),
@@ -168,7 +182,7 @@ impl Table {
                     self.lacks_ends.0 |= before.is_none();
                     self.holes.push(Hole {
                         range,
-                        reason,
+                        reason: without_place(&reason),
                         from: before,
                         to: None,
                     });
@@ -220,8 +234,8 @@ impl Table {
         if self.has_index && self.bytes != listed.size {
             return false;
         }
-        let Some((first, last)) = &self.ends else {
-            return self.bytes == listed.size || !self.holes.is_empty();
+        let Some((first, last)) = self.ends.as_ref().filter(|_| !self.is_resorted) else {
+            return self.bytes == listed.size || !self.has_index;
         };
         let is_after = |a: &[u8], b: &[u8]| order.compare(a, b).is_ge();
         let (lacks_first, lacks_last) = self.lacks_ends;
@@ -251,6 +265,13 @@ impl Table {
     pub(super) fn is_damaged(&self) -> bool {
         !self.holes.is_empty()
     }
+}
+
+/// A reason without its place, which the finding names.
+fn without_place(reason: &str) -> Reason {
+    let rest = reason.strip_prefix("corrupt data block at offset ");
+    let rest = rest.and_then(|rest| Some(rest.split_once(": ")?.1));
+    rest.unwrap_or(reason).to_owned()
 }
 
 /// Whether a key lies between two others, both inclusive; open where `None`.
@@ -344,7 +365,18 @@ struct Rows<'a> {
     entries: Option<Entries>,
 }
 
-impl Rows<'_> {
+impl<'a> Rows<'a> {
+    fn of(dir: &'a dyn Directory, at: usize, table: &'a Table) -> Rows<'a> {
+        Rows {
+            dir,
+            table,
+            at,
+            next: 0,
+            chunk: (0, Bytes::new()),
+            entries: None,
+        }
+    }
+
     fn read_row(&mut self) -> Result<Option<Row>> {
         loop {
             if let Some(entries) = &mut self.entries
@@ -426,15 +458,17 @@ pub(super) fn merged<'a>(
             None => runs.push((span.1, vec![(at, table)])),
         }
     }
-    let rows = move |(at, table)| Rows {
-        dir,
-        table,
-        at,
-        next: 0,
-        chunk: (0, Bytes::new()),
-        entries: None,
-    };
     type Input<'a> = Box<dyn Iterator<Item = Result<Row>> + 'a>;
+    let rows = move |(at, table): (usize, &'a Table)| -> Input<'a> {
+        let rows = Rows::of(dir, at, table);
+        if !table.is_resorted {
+            return Box::new(rows);
+        }
+        match rows.collect::<Result<Vec<Row>>>() {
+            Ok(rows) => Box::new(rows.into_iter().sorted_by(|a, b| a.cmp(b, order)).map(Ok)),
+            Err(error) => Box::new(iter::once(Err(error))),
+        }
+    };
     let runs = runs
         .into_iter()
         .map(|(_, run)| Box::new(run.into_iter().flat_map(rows)) as Input<'a>);

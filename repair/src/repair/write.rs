@@ -101,7 +101,7 @@ pub(super) fn write(
     let (total, mut seen, mut best) = (progress.total, 0u64, None::<(Row, bool)>);
     let all: u64 = case.tables.iter().map(|table| table.versions).sum();
     let is_wanted = |table: &Table| table.role > Role::Spare || rest.needs_spare;
-    let mut filter = case.filter(rest.lost_sequences);
+    let lost = rest.lost_sequences;
     for row in merged(dir, &case.tables, is_wanted, rest.rows, order) {
         let row = row?;
         seen += 1;
@@ -113,7 +113,7 @@ pub(super) fn write(
             && order.compare(newest.user_key(), row.user_key()).is_eq()
         {
             *is_shared |= row.key == newest.key && row.rank.0 > Role::Spare && row.table.is_some();
-            if row.sequence() == newest.sequence() && filter.role(&row, order).is_some() {
+            if row.sequence() == newest.sequence() && case.role(&row, &lost).is_some() {
                 said.compare(newest, &row);
             }
             continue;
@@ -121,7 +121,7 @@ pub(super) fn write(
         if let Some(newest) = best.take() {
             add(case, newest, &mut builder, &mut said)?;
         }
-        let role = filter.role(&row, order);
+        let role = case.role(&row, &lost);
         best = role.map(|role| (with_role(row, role), false));
     }
     if let Some(newest) = best {

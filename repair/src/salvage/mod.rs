@@ -28,7 +28,7 @@ use crate::progress::{Progress, Reporter};
 use copy::{Copier, Plan, plan};
 use find::Blocks;
 pub use report::{IndexState, LostRange, SalvageReport};
-pub(crate) use scan::SECTOR;
+use scan::SECTOR;
 
 /// How [`salvage`] treats a table.
 ///

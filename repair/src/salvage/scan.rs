@@ -19,7 +19,7 @@ const WINDOW: u64 = 4 << 20;
 const CHUNK: u64 = 64 << 10;
 
 /// Bytes read at once where larger reads fail: a disk's sector.
-pub(crate) const SECTOR: u64 = 4 << 10;
+pub(super) const SECTOR: u64 = 4 << 10;
 
 /// Searches parts of a file.
 pub(super) struct Scanner<'a> {

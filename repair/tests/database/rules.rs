@@ -614,6 +614,46 @@ fn keys_of_indexed_db_tell_their_order() {
 }
 
 #[test]
+fn a_table_in_bytewise_order_is_sorted_where_the_database_has_another() {
+    let (file, listed) = table(
+        5,
+        &[("a", 1, Some("1")), ("b", 3, Some("3")), ("b", 2, None)],
+    );
+    let (other, also) = table_in(Reverse, 6, &[("c", 5, Some("5")), ("a", 4, Some("4"))]);
+    let dir = Dir::new(&[first_record("reverse", 4, &[&listed, &also])])
+        .with("000004.log", b"")
+        .with("000005.ldb", &file)
+        .with("000006.ldb", &other);
+    let new = Memory::new("new");
+    let options = RepairOptions::new().comparator(Reverse);
+    let old = std::sync::Arc::new(dir.0);
+    let report = leveltable_repair::sister_crates::repair_in(old, Box::new(new.clone()), options);
+    let report = report.unwrap();
+    assert!(report.is_complete(), "{:?}", report.findings);
+    let options = leveltable_database::DatabaseOptions::new().comparator(Reverse);
+    let db = leveltable_database::sister_crates::open(std::sync::Arc::new(new), &options).unwrap();
+    let expected = [("a", "4"), ("b", "3"), ("c", "5")];
+    let expected =
+        expected.map(|(key, value)| (key.as_bytes().to_vec(), value.as_bytes().to_vec()));
+    assert_eq!(crate::contents(&db), Contents::from(expected));
+}
+
+#[test]
+fn the_files_of_other_engines_are_refused() {
+    let mut log = Log::default();
+    log.add(&batch(1, &[(b"a", Some(b"1"))]));
+    log.fragment(5, b"recyclable");
+    let error = error_of(&usual().with("000004.log", &log.0), RepairOptions::new());
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    let foreign = manifest(&[vec![0xe7, 0x07, 1, 2, 3]]); // tag 999
+    let error = error_of(
+        &usual().with("MANIFEST-000002", &foreign),
+        RepairOptions::new(),
+    );
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+}
+
+#[test]
 fn a_database_that_changes_meanwhile_is_in_use() {
     for name in ["MANIFEST-000002", "000004.log", "000099.ldb"] {
         let dir = usual();
