@@ -1,14 +1,15 @@
-//! Checks LevelDB's table files, lists what they are made of, and copies what can be read of damaged ones.
+//! Repairs LevelDB's databases, checks their table files, lists what these are made of, and copies what can be read of damaged ones.
 //!
 //! | | |
 //! |---|---|
 //! | what is wrong with a table, even one that does not open | [`verify`] |
+//! | a new database of what can be read of a damaged one | [`repair`] |
 //! | a new table of what can be read of a damaged one | [`salvage`] |
 //! | where the parts of a file lie | [`layout`] |
 //! | statistics of each data block | [`blocks`] |
 //!
-//! All of them take a [`Source`](leveltable::Source): a file, memory, or anything that implements [`ReadAt`](leveltable::ReadAt). They stand
-//! on [`leveltable::format`], which says what is in the bytes of a table.
+//! `repair` takes a directory. All others take a [`Source`](leveltable::Source): a file, memory, or anything that implements
+//! [`ReadAt`](leveltable::ReadAt). They stand on [`leveltable::format`], which says what is in the bytes of a table.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![cfg_attr(

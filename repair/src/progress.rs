@@ -3,15 +3,16 @@
 use std::fmt;
 use std::ops::ControlFlow;
 
-/// How far a verification or a salvage has come, in bytes of the file.
+/// How far a verification, a salvage or a repair has come, in bytes of the file or of all files.
 ///
-/// A verification goes through the file once. A salvage goes through it twice: it looks for blocks first, then copies them.
+/// A verification goes through the file once. A salvage goes through it twice: it looks for blocks first, then copies them. So does a repair,
+/// and if the MANIFEST leaves doubt, it compares all tables in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
     /// Bytes done so far. Never falls; at the end it is `total`.
     pub done: u64,
-    /// Bytes to do: the size of the file for a verification, twice that for a salvage.
+    /// Bytes to do: the size of the file for a verification, twice that for a salvage, three times that of all files for a repair.
     pub total: u64,
 }
 

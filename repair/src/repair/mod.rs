@@ -1,4 +1,14 @@
 //! Writes what is left of a damaged database as a new one.
+//!
+//! ```text
+//! manifest.rs   what MANIFESTs state, and which one counts
+//! survey.rs     every table, read once, and the order of keys
+//!   table.rs      which blocks of a table are read, and what is lost between them; the versions of many, merged
+//! log.rs        what logs hold, and what is lost of them
+//! judge.rs      which files count, and what is lost or unproven
+//! write.rs      the newest version of each key, into the new database
+//! report.rs     what is said of all that
+//! ```
 
 mod judge;
 mod log;
@@ -90,7 +100,60 @@ impl<'a> RepairOptions<'a> {
     }
 }
 
-/// Reads what is left of the LevelDB database in `directory`, and writes it as a new one at `new`.
+/// Reads what is left of the LevelDB database in `directory`, and writes it as a new one at `new`. Never writes to the old one, and does
+/// not touch its lock.
+///
+/// **No key differs from what the database held outside what the report says**: what is [lost](Grade::Lost) or
+/// [unproven](Grade::Unproven), as ranges of keys. Everything that is taken has a right checksum.
+///
+/// - The MANIFEST that `CURRENT` names says which tables and logs count, or, if it names none, the newest one. If it is damaged, lost, or older
+///   than other files, all tables count that it does not delete; keys that a compaction dropped are recognised and left out.
+/// - From each table everything with a right checksum is read, as by [`salvage`](crate::salvage()), and from each log every batch. The newest
+///   version of each key counts, by its sequence number, in whatever file it stands. It is written if it is no deletion.
+/// - A lost block costs the keys between its neighbours; a hole in a log may concern any key.
+/// - Comparator, codec, filter and size of tables are those of the old database, as far as that shows. The directory appears as a whole, or not
+///   at all, as by [`DatabaseBuilder`](leveltable_database::DatabaseBuilder), with the owner and the permissions of the old one where the
+///   system allows that.
+///
+/// Nobody can know that the newest log of two was lost, or the end of one that is cut between two records: a crash leaves the same.
+/// The newest version in a lost block may have been a deletion.
+///
+/// # Cost
+///
+/// Reads all tables twice, and three times if there is no MANIFEST, or a damaged one. Memory: the changes in the logs, up to 64 KiB for each
+/// of the tables that overlap at a place, and some 16 bytes for each block; the same as [`salvage`](crate::salvage()) for a table without
+/// its index.
+///
+/// # Errors
+///
+/// - [`ErrorKind::NotADatabase`] if there is neither a MANIFEST nor a table nor a log; [`ErrorKind::NotATable`] and
+///   [`ErrorKind::Unsupported`] for the files of RocksDB and Pebble.
+/// - [`ErrorKind::Comparator`] if the order of keys is not known: see [`RepairOptions::comparator`].
+/// - [`ErrorKind::InvalidState`] if a program has the database open (on Linux), and [`ErrorKind::Replaced`] if files changed meanwhile: close
+///   the program, or repair a copy. `InvalidState`, too, if `new` lies within `directory`, or two tables have one number.
+/// - [`ErrorKind::Io`] if something is at `new`, the disk has less room than the old database takes, or reading or writing failed. A part of
+///   a table or log that cannot be read is no error, but lost.
+///
+/// ```
+/// use leveltable_repair::{RepairOptions, repair};
+/// # use leveltable_database::{DatabaseBuildOptions, DatabaseBuilder};
+///
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+/// # let mut builder = DatabaseBuilder::create(&old, DatabaseBuildOptions::new())?;
+/// # for key in ["apple", "banana"] { builder.put(key, "fruit")?; }
+/// # builder.finish()?;
+/// # std::fs::remove_file(old.join("CURRENT")).unwrap();
+/// let report = repair(&old, &new, RepairOptions::new())?;
+/// for finding in &report.findings {
+///     println!("{finding}");
+/// }
+/// assert!(report.is_complete());
+/// assert_eq!(report.written.entries, 2);
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+///
+/// In LevelDB, `RepairDB` does this in place: without the MANIFEST, and with what checksums tell to be wrong.
 pub fn repair(
     directory: impl AsRef<Path>,
     new: impl AsRef<Path>,
