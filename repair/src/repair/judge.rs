@@ -12,6 +12,7 @@ use super::log::Log;
 use super::manifest::Manifest;
 use super::report::{Grade, RepairFinding};
 use super::table::{Hole, Role, Row, Table, is_within, merged};
+use crate::progress::Reporter;
 
 /// User keys from the first to the last of them, which are among these; open where `None`.
 type Keys = (Option<Vec<u8>>, Option<Vec<u8>>);
@@ -124,6 +125,11 @@ impl<'a> Case<'a> {
         }
     }
 
+    /// Number of versions in tables.
+    pub(super) fn versions(&self) -> u64 {
+        self.tables.iter().map(|table| table.versions).sum()
+    }
+
     /// The highest sequence number in tables that count.
     pub(super) fn tables_end(&self) -> u64 {
         let counting = self.tables.iter().filter(|table| table.role > Role::Spare);
@@ -145,11 +151,15 @@ impl<'a> Case<'a> {
     }
 
     /// Says what is lost or unproven of the tables.
-    pub(super) fn judge_tables(&mut self, dir: &dyn Directory) -> Result<()> {
+    pub(super) fn judge_tables(
+        &mut self,
+        dir: &dyn Directory,
+        progress: &mut Reporter<'_>,
+    ) -> Result<()> {
         let has_unlisted = self.tables.iter().any(|table| table.role == Role::Unlisted);
         let mut holders = HashMap::new();
         if self.is_doubtful || has_unlisted && !self.missing.is_empty() {
-            holders = self.compare(dir)?;
+            holders = self.compare(dir, progress)?;
         }
         for missing in std::mem::take(&mut self.missing) {
             self.judge_missing(&missing, &holders);
@@ -173,7 +183,11 @@ impl<'a> Case<'a> {
     }
 
     /// Goes through all versions, and notes which tables share one. Returns which hold an end of a missing table, by its number.
-    fn compare(&mut self, dir: &dyn Directory) -> Result<HashMap<u64, HashSet<usize>>> {
+    fn compare(
+        &mut self,
+        dir: &dyn Directory,
+        progress: &mut Reporter<'_>,
+    ) -> Result<HashMap<u64, HashSet<usize>>> {
         let mut ends: HashMap<&[u8], Vec<u64>> = HashMap::new();
         for (_, file) in &self.missing {
             for end in [&file.smallest, &file.largest] {
@@ -182,10 +196,12 @@ impl<'a> Case<'a> {
         }
         let mut holders: HashMap<u64, HashSet<usize>> = HashMap::new();
         let (mut pairs, mut sharing) = (HashSet::new(), Vec::new());
-        let mut last = Vec::new();
+        let (mut last, mut seen, all) = (Vec::new(), 0, self.versions());
         let counts = |table: &Table| table.role > Role::Spare;
         for row in merged(dir, &self.tables, counts, Vec::new(), &self.order) {
             let Row { key, table, .. } = row?;
+            seen += 1;
+            progress.proceed_within(1, seen, all)?;
             let Some(at) = table else { continue };
             if key != last {
                 sharing.clear();

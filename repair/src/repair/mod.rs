@@ -188,7 +188,13 @@ pub(crate) fn repair_in(
     }
     options.progress.total = 3 * bytes;
     let manifests = Manifests::read(dir, &names(&files, FileKind::Manifest))?;
-    let surveyed = survey(dir, &files, &manifests, &mut options)?;
+    let surveyed = survey(
+        dir,
+        &files,
+        &manifests,
+        options.comparator.as_ref(),
+        &mut options.progress,
+    )?;
     let mut logs = logs(&files);
     let mut case = Case::new(
         manifests.chosen(),
@@ -204,7 +210,7 @@ pub(crate) fn repair_in(
     }
     case.findings.extend(logged.findings.iter().cloned());
     case.judge_logs(&logs);
-    case.judge_tables(dir)?;
+    case.judge_tables(dir, &mut options.progress)?;
     let rest = Rest::read(dir, &case, logged, &mut logs)?;
     let builder = build(new, settings(dir, &case, &manifests, &rest))?;
     let comparator = case.order.comparator().name().to_owned();

@@ -1,7 +1,6 @@
 //! Reads every table once, in the order that a MANIFEST names, or that the keys show.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::Arc;
 
 use leveltable::sister_crates::{Order, internal_order};
@@ -9,7 +8,6 @@ use leveltable::{BytewiseComparator, Comparator, Error, ErrorKind, Result};
 use leveltable_database::sister_crates::Directory;
 use leveltable_database::{FileKind, IndexedDbComparator};
 
-use super::RepairOptions;
 use super::manifest::Manifests;
 use super::table::Table;
 use crate::file::File;
@@ -31,11 +29,12 @@ pub(super) fn survey(
     dir: &dyn Directory,
     files: &BTreeMap<String, u64>,
     manifests: &Manifests,
-    options: &mut RepairOptions<'_>,
+    comparator: Option<&Arc<dyn Comparator>>,
+    progress: &mut Reporter<'_>,
 ) -> Result<Survey> {
     let names = table_names(dir, files)?;
     let mut is_guess = false;
-    let order = match (&options.comparator, manifests.comparator()) {
+    let order = match (comparator, manifests.comparator()) {
         (Some(given), Some(named)) if given.name() != named => {
             let given = given.name();
             let what =
@@ -51,7 +50,6 @@ pub(super) fn survey(
             Order::Bytewise
         }
     };
-    let progress = &mut options.progress;
     let mut tables = read(dir, &names, &order, progress)?;
     let mut order = order;
     let is_misordered = |tables: &[Table]| tables.iter().any(|table| table.misordered > 0);
@@ -117,25 +115,17 @@ fn read(
     for (&number, name) in names {
         let file = File::new(dir.open_table(name)?)?;
         file.refuse_foreign().map_err(|error| file.at_path(error))?;
-        let mut table = Table::survey(name, number, &file, &internal);
+        let mut table = Table::survey(name, number, &file, &internal)?;
         if table.misordered > 0 && file.size <= MAX_RESORTED {
             let bytewise = internal_order(Order::Bytewise);
-            let plain = Table::survey(name, number, &file, &bytewise);
+            let plain = Table::survey(name, number, &file, &bytewise)?;
             if plain.misordered == 0 {
                 table = plain.resorted(dir, order)?;
             }
         }
         done += table.bytes;
-        proceed(progress, done)?;
+        progress.proceed(done)?;
         tables.push(table);
     }
     Ok(tables)
-}
-
-/// Reports progress. Fails if the run is to end.
-pub(super) fn proceed(progress: &mut Reporter<'_>, done: u64) -> Result<()> {
-    if progress.reach(done).is_break() {
-        return Err(Error::io("repairing", io::ErrorKind::Interrupted.into()));
-    }
-    Ok(())
 }

@@ -9,7 +9,7 @@ use itertools::Itertools as _;
 use leveltable::db::InternalKey;
 use leveltable::format::{BlockHandle, Entries, codec_name};
 use leveltable::sister_crates::{Order, show_key, user_key};
-use leveltable::{Error, Result, Section};
+use leveltable::{Error, ErrorKind, Result, Section};
 use leveltable_database::TableFile;
 use leveltable_database::sister_crates::{Directory, is_indexed_db_key};
 
@@ -53,6 +53,8 @@ pub(super) struct Table {
     lacks_ends: (bool, bool),
     /// Whether it is stored in bytewise order, although the database has another.
     pub(super) is_resorted: bool,
+    /// The error of a sound block that this build cannot read.
+    unsupported: Option<Error>,
     /// The codec of a block that has one.
     pub(super) codec: Option<&'static str>,
     /// Number of blocks with a right checksum that break the order.
@@ -85,8 +87,8 @@ struct Contents {
 }
 
 impl Table {
-    /// Reads all of a table. The order is that of internal keys.
-    pub(super) fn survey(name: &str, number: u64, file: &File, order: &Order) -> Table {
+    /// Reads all of a table. The order is that of internal keys. Fails if this build has not the codec of a sound block.
+    pub(super) fn survey(name: &str, number: u64, file: &File, order: &Order) -> Result<Table> {
         let mut table = Table {
             name: name.to_owned(),
             number,
@@ -97,14 +99,14 @@ impl Table {
         if let Some(index) = index_in_place(file) {
             table.has_index = true;
             table.take_listed(file, order, index);
-            return table;
+            return table.unsupported.take().map_or(Ok(table), Err);
         }
         let mut blocks = Blocks::find(file, order, &mut Reporter::default());
         match blocks.index.take().map(|index| Entries::new(index.block)) {
             Some(Ok(index)) => table.take_listed(file, order, index),
             _ => table.take_found(file, blocks),
         }
-        table
+        table.unsupported.take().map_or(Ok(table), Err)
     }
 
     /// A table in bytewise order, which a program wrote that did not know the database's order: its versions are sorted in memory.
@@ -137,12 +139,10 @@ impl Table {
                     let to = Some(user_key(&own).to_vec());
                     match self.holes.last_mut().filter(|_| was_lost) {
                         Some(hole) => (hole.range.end, hole.to) = (range.end, to),
-                        None => self.holes.push(Hole {
-                            range,
-                            reason: without_place(&reason),
-                            from: before.as_deref().map(|key| user_key(key).to_vec()),
-                            to,
-                        }),
+                        None => {
+                            let from = before.as_deref().map(|key| user_key(key).to_vec());
+                            self.add_hole(file, range, &reason, (from, to));
+                        }
                     }
                     true
                 }
@@ -180,12 +180,7 @@ impl Table {
                 Err(reason) => {
                     is_lost = true;
                     self.lacks_ends.0 |= before.is_none();
-                    self.holes.push(Hole {
-                        range,
-                        reason: without_place(&reason),
-                        from: before,
-                        to: None,
-                    });
+                    self.add_hole(file, range, &reason, (before, None));
                 }
             }
         }
@@ -215,6 +210,31 @@ impl Table {
             none => *none = Some((own.first, own.last)),
         }
         Ok(())
+    }
+
+    fn add_hole(
+        &mut self,
+        file: &File,
+        range: Range<u64>,
+        reason: &str,
+        (from, to): (Option<Vec<u8>>, Option<Vec<u8>>),
+    ) {
+        let block = file.read_block(range.clone(), Section::Data);
+        let unsupported = block.err().filter(|e| e.kind() == ErrorKind::Unsupported);
+        self.unsupported = self
+            .unsupported
+            .take()
+            .or(unsupported.map(|e| file.at_path(e)));
+        // The finding names the place.
+        let rest = reason.strip_prefix("corrupt data block at offset ");
+        let rest = rest.and_then(|rest| Some(rest.split_once(": ")?.1));
+        let reason = rest.unwrap_or(reason).to_owned();
+        self.holes.push(Hole {
+            range,
+            reason,
+            from,
+            to,
+        });
     }
 
     fn last_user_key(&self) -> Option<Vec<u8>> {
@@ -265,13 +285,6 @@ impl Table {
     pub(super) fn is_damaged(&self) -> bool {
         !self.holes.is_empty()
     }
-}
-
-/// A reason without its place, which the finding names.
-fn without_place(reason: &str) -> Reason {
-    let rest = reason.strip_prefix("corrupt data block at offset ");
-    let rest = rest.and_then(|rest| Some(rest.split_once(": ")?.1));
-    rest.unwrap_or(reason).to_owned()
 }
 
 /// Whether a key lies between two others, both inclusive; open where `None`.

@@ -11,7 +11,6 @@ use leveltable_database::sister_crates::Directory;
 use super::judge::Case;
 use super::log::{Log, Logged};
 use super::report::{Grade, RepairFinding};
-use super::survey::proceed;
 use super::table::{Role, Row, Table, merged};
 use crate::progress::Reporter;
 
@@ -98,17 +97,14 @@ pub(super) fn write(
     progress: &mut Reporter<'_>,
 ) -> Result<DatabaseBuilder> {
     let (order, mut said) = (&case.order, Said::default());
-    let (total, mut seen, mut best) = (progress.total, 0u64, None::<(Row, bool)>);
-    let all: u64 = case.tables.iter().map(|table| table.versions).sum();
+    let (mut seen, mut best) = (0, None::<(Row, bool)>);
+    let all = case.versions();
     let is_wanted = |table: &Table| table.role > Role::Spare || rest.needs_spare;
     let lost = rest.lost_sequences;
     for row in merged(dir, &case.tables, is_wanted, rest.rows, order) {
         let row = row?;
         seen += 1;
-        if seen % 1024 == 0 {
-            let third = u128::from(total / 3) * u128::from(seen.min(all)) / u128::from(all.max(1));
-            proceed(progress, 2 * (total / 3) + third as u64)?;
-        }
+        progress.proceed_within(2, seen, all)?;
         if let Some((newest, is_shared)) = &mut best
             && order.compare(newest.user_key(), row.user_key()).is_eq()
         {

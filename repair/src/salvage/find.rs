@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
 use leveltable::Section;
-use leveltable::db::InternalKey;
+use leveltable::db::{InternalKey, MAX_SEQUENCE};
 use leveltable::format::{
     BlockHandle, Defect, Entries, FilterBlock, Footer, Named, Pieces, Properties, codec_name,
     open_frame, verify_frame,
@@ -301,19 +301,23 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Takes for data what may look like another part of a table, but has only internal keys, as no part of a database's table has but
-    /// data and the index.
+    /// Takes for data what looks like another part of a table, but has only internal keys, as in a database's table only data and the index
+    /// have. An index has several entries, or a key with the largest sequence number: what may be one is data that has no place.
     pub(crate) fn take_internal_keys_for_data(&mut self) {
         let is_other = |found: &&mut Found| found.entries > 0 && found.section != Section::Data;
         for found in self.found.values_mut().filter(is_other) {
             let entries = self.file.read(found.range.clone()).ok();
             let entries = entries.and_then(|frame| Entries::new(open_sound(&frame).ok()?).ok());
             let Some(mut entries) = entries else { continue };
-            let mut is_internal = true;
+            let (mut is_internal, mut highest) = (true, 0);
             while let Ok(true) = entries.advance() {
-                is_internal &= InternalKey::parse(entries.key()).is_some();
+                let key = InternalKey::parse(entries.key());
+                is_internal &= key.is_some();
+                highest = key.map_or(highest, |key| key.sequence.max(highest));
             }
             if is_internal {
+                let may_be_index = found.section == Section::Index && found.entries > 1;
+                found.ascends &= !may_be_index && highest < MAX_SEQUENCE;
                 found.section = Section::Data;
             }
         }

@@ -654,6 +654,57 @@ fn the_files_of_other_engines_are_refused() {
 }
 
 #[test]
+fn data_that_looks_like_an_index_is_data() {
+    // A value that could be the handle of the block at offset 0.
+    let versions = [
+        ("a", 1, Some("1")),
+        ("b", 2, Some("2")),
+        ("c", 3, Some("\0\u{5}")),
+    ];
+    let (mut file, listed) = table(5, &versions);
+    let layout = leveltable_repair::layout(file.clone()).unwrap();
+    file[layout.index.offset as usize + 3] ^= 4;
+    let dir = Dir::new(&[first_record(BYTEWISE, 4, &[&listed])])
+        .with("000004.log", b"")
+        .with("000005.ldb", &file);
+    assert_eq!(dir.holds("a=1 b=2 c=\0\u{5}"), NOTHING);
+}
+
+#[test]
+fn an_index_is_never_taken_for_data() {
+    // Another table's index lies where data was, and the own one is damaged.
+    let (mut file, listed) = table(5, &[("a", 1, Some("1")), ("b", 2, Some("2"))]);
+    let (other, _) = table(6, &[("x", 9, Some("9"))]);
+    let index_of = |file: &[u8]| leveltable_repair::layout(file.to_vec()).unwrap().index;
+    let (own, stray) = (index_of(&file), index_of(&other));
+    file[own.offset as usize + 3] ^= 4;
+    let stray = &other[stray.offset as usize..(stray.offset + stray.stored_bytes) as usize];
+    file.truncate(own.offset as usize);
+    file.extend_from_slice(stray);
+    let dir = Dir::new(&[first_record(BYTEWISE, 4, &[&listed])])
+        .with("000004.log", b"")
+        .with("000005.ldb", &file);
+    let (_, found) = dir.repair();
+    assert_eq!(found.len(), 2);
+}
+
+#[test]
+fn a_codec_that_this_build_lacks_is_an_error() {
+    let (mut file, listed) = table(5, &[("a", 1, Some("1")), ("b", 2, Some("2"))]);
+    let end = 21; // of the first payload: an entry of 13 bytes, two numbers
+    file[end] = 77;
+    let crc = crc32c::crc32c(&file[..=end]);
+    let masked = crc.rotate_right(15).wrapping_add(0xa282_ead8);
+    file[end + 1..end + 5].copy_from_slice(&masked.to_le_bytes());
+    let dir = Dir::new(&[first_record(BYTEWISE, 4, &[&listed])])
+        .with("000004.log", b"")
+        .with("000005.ldb", &file);
+    let error = error_of(&dir, RepairOptions::new());
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(error.to_string().contains("000005.ldb"), "{error}");
+}
+
+#[test]
 fn a_database_that_changes_meanwhile_is_in_use() {
     for name in ["MANIFEST-000002", "000004.log", "000099.ldb"] {
         let dir = usual();
