@@ -417,11 +417,6 @@ impl<'a> Case<'a> {
         let table = self.tables.get(table);
         table.is_some_and(|table| table.covers(user_key, &self.order))
     }
-
-    /// Whether versions that do not count are needed.
-    pub(super) fn needs_spare(&self, lost_sequences: &[Range<u64>]) -> bool {
-        !self.lost.is_empty() || !lost_sequences.is_empty()
-    }
 }
 
 fn sequence(key: &[u8]) -> u64 {

@@ -39,8 +39,8 @@ use judge::Case;
 use log::{Log, Logged};
 use manifest::Manifests;
 use survey::{survey, unknown_order};
-use table::Table;
-use write::{Rest, write};
+use table::{Role, Table};
+use write::write;
 
 pub use report::{Grade, RepairFinding, RepairReport, RepairedFile};
 
@@ -211,10 +211,20 @@ pub(crate) fn repair_in(
     case.findings.extend(logged.findings.iter().cloned());
     case.judge_logs(&logs);
     case.judge_tables(dir, &mut options.progress)?;
-    let rest = Rest::read(dir, &case, logged, &mut logs)?;
-    let builder = build(new, settings(dir, &case, &manifests, &rest))?;
+    let builder = build(new, settings(dir, &case, &manifests, &logged))?;
+    let lost = logged.lost.clone();
+    let mut rows = vec![logged.into_rows(Role::Log, &case.order)];
+    if !case.lost.is_empty() {
+        rows.push(read_old_logs(dir, &mut logs)?.into_rows(Role::Spare, &case.order));
+    }
     let comparator = case.order.comparator().name().to_owned();
-    let builder = write(dir, &mut case, rest, builder, &mut options.progress)?;
+    let builder = write(
+        dir,
+        &mut case,
+        (rows, &lost),
+        builder,
+        &mut options.progress,
+    )?;
     if list(dir)? != files || Manifests::read(dir, &names(&files, FileKind::Manifest))? != manifests
     {
         return Err(at_work(
@@ -301,12 +311,21 @@ fn read_logs(dir: &dyn Directory, case: &Case<'_>, logs: &mut [Log]) -> Result<L
     Ok(logged)
 }
 
+/// Reads the others, whose changes may replace what is lost.
+fn read_old_logs(dir: &dyn Directory, logs: &mut [Log]) -> Result<Logged> {
+    let mut old = Logged::default();
+    for log in logs.iter_mut().filter(|log| !log.counts) {
+        old.read_old(dir, log)?;
+    }
+    Ok(old)
+}
+
 /// How the new database is written: like the newest table that opens.
 fn settings(
     dir: &dyn Directory,
     case: &Case<'_>,
     manifests: &Manifests,
-    rest: &Rest,
+    logged: &Logged,
 ) -> DatabaseBuildOptions {
     let mut tables: Vec<&Table> = case.tables.iter().collect();
     tables.sort_by_key(|table| Reverse((table.role, table.number)));
@@ -344,7 +363,7 @@ fn settings(
         .tables(like)
         .table_bytes(usual_table_bytes(sizes))
         .expected_bytes(0)
-        .last_sequence(last.max(rest.last_sequence))
+        .last_sequence(last.max(logged.last_sequence))
 }
 
 /// What was looked at, and what it was taken for.

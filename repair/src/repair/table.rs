@@ -77,15 +77,6 @@ pub(super) enum Role {
     Log,
 }
 
-/// What a block holds.
-struct Contents {
-    versions: u64,
-    first: Vec<u8>,
-    last: Vec<u8>,
-    sequences: (u64, u64),
-    is_indexed_db: bool,
-}
-
 impl Table {
     /// Reads all of a table. The order is that of internal keys. Fails if this build has not the codec of a sound block.
     pub(super) fn survey(name: &str, number: u64, file: &File, order: &Order) -> Result<Table> {
@@ -188,27 +179,33 @@ impl Table {
     }
 
     /// Takes a block, unless it has other keys than internal ones.
-    fn take(&mut self, file: &File, range: Range<u64>, entries: Entries) -> Result<(), Reason> {
-        let Some(own) = contents(entries)? else {
-            return Ok(());
-        };
+    fn take(&mut self, file: &File, range: Range<u64>, mut entries: Entries) -> Result<(), Reason> {
+        check_internal(entries.block())?;
         if self.codec.is_none_or(|codec| codec == "none") {
             let frame = file.read(range.clone());
             self.codec = frame.ok().and_then(|frame| codec_name(&frame).ok());
         }
-        // A hole before it that is still open ends here.
-        if let Some(hole) = self.holes.last_mut().filter(|hole| hole.to.is_none()) {
-            hole.to = Some(user_key(&own.first).to_vec());
+        let mut last = Vec::new();
+        while let Ok(true) = entries.advance()
+            && let Some(key) = InternalKey::parse(entries.key())
+        {
+            // A hole before it that is still open ends here.
+            if let Some(hole) = self.holes.last_mut().filter(|hole| hole.to.is_none()) {
+                hole.to = Some(key.user_key.to_vec());
+            }
+            self.versions += 1;
+            self.is_indexed_db = self.is_indexed_db && is_indexed_db_key(key.user_key);
+            let (low, high) = self.sequences.unwrap_or((key.sequence, key.sequence));
+            self.sequences = Some((low.min(key.sequence), high.max(key.sequence)));
+            entries.key().clone_into(&mut last);
+            if self.ends.is_none() {
+                self.ends = Some((last.clone(), Vec::new()));
+            }
+        }
+        if let Some(ends) = self.ends.as_mut().filter(|_| !last.is_empty()) {
+            ends.1 = last;
         }
         self.blocks.push(range);
-        self.versions += own.versions;
-        self.is_indexed_db &= own.is_indexed_db;
-        let (low, high) = self.sequences.unwrap_or(own.sequences);
-        self.sequences = Some((low.min(own.sequences.0), high.max(own.sequences.1)));
-        match &mut self.ends {
-            Some(ends) => ends.1 = own.last,
-            none => *none = Some((own.first, own.last)),
-        }
         Ok(())
     }
 
@@ -307,28 +304,16 @@ fn index_in_place(file: &File) -> Option<Entries> {
     Entries::new(block).ok()
 }
 
-/// What is in a block of internal keys; `None` in one without entries.
-fn contents(mut entries: Entries) -> Result<Option<Contents>, Reason> {
-    let mut found: Option<Contents> = None;
-    while entries.advance().map_err(|defect| format!("{defect:?}"))? {
-        let stored = entries.key();
-        let Some(key) = InternalKey::parse(stored) else {
-            return Err(format!("{} is no internal key", show_key(stored)));
-        };
-        let contents = found.get_or_insert_with(|| Contents {
-            versions: 0,
-            first: stored.to_vec(),
-            last: Vec::new(),
-            sequences: (key.sequence, key.sequence),
-            is_indexed_db: true,
-        });
-        contents.versions += 1;
-        let (low, high) = &mut contents.sequences;
-        (*low, *high) = ((*low).min(key.sequence), (*high).max(key.sequence));
-        contents.is_indexed_db = contents.is_indexed_db && is_indexed_db_key(key.user_key);
-        stored.clone_into(&mut contents.last);
+/// Refuses a block with a key that is no internal key.
+fn check_internal(block: &Bytes) -> Result<(), Reason> {
+    let entries = Entries::new(block.clone());
+    let mut entries = entries.map_err(|_| Reason::from("it has no entries"))?;
+    while let Ok(true) = entries.advance() {
+        if InternalKey::parse(entries.key()).is_none() {
+            return Err(format!("{} is no internal key", show_key(entries.key())));
+        }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// A version of a key.

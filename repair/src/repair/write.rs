@@ -9,45 +9,9 @@ use leveltable_database::DatabaseBuilder;
 use leveltable_database::sister_crates::Directory;
 
 use super::judge::Case;
-use super::log::{Log, Logged};
 use super::report::{Grade, RepairFinding};
 use super::table::{Role, Row, Table, merged};
 use crate::progress::Reporter;
-
-/// Versions that are in no table, and what tables are asked for beside what counts.
-pub(super) struct Rest {
-    rows: Vec<Vec<Row>>,
-    lost_sequences: Vec<Range<u64>>,
-    needs_spare: bool,
-    pub(super) last_sequence: u64,
-}
-
-impl Rest {
-    /// Adds the changes of older logs, where these may replace what is lost.
-    pub(super) fn read(
-        dir: &dyn Directory,
-        case: &Case<'_>,
-        logged: Logged,
-        logs: &mut [Log],
-    ) -> Result<Rest> {
-        let mut old = Logged::default();
-        if !case.lost.is_empty() {
-            for log in logs.iter_mut().filter(|log| !log.counts) {
-                old.read_old(dir, log)?;
-            }
-        }
-        let lost_sequences = logged.lost.clone();
-        Ok(Rest {
-            needs_spare: case.needs_spare(&lost_sequences),
-            last_sequence: logged.last_sequence,
-            rows: vec![
-                logged.into_rows(Role::Log, &case.order),
-                old.into_rows(Role::Spare, &case.order),
-            ],
-            lost_sequences,
-        })
-    }
-}
 
 /// What there is to say of keys, counted.
 #[derive(Default)]
@@ -56,9 +20,8 @@ struct Said {
     dropped: BTreeMap<usize, u64>,
     /// Keys that may have been dropped.
     undecided: Counted,
-    /// Keys with two values under one sequence number: a listed table's was taken, or one of those that count alike.
-    decided: Counted,
-    doubtful: Counted,
+    /// Keys with two values under one sequence number.
+    ambiguous: Counted,
 }
 
 /// Keys, the first of them and the last.
@@ -77,31 +40,30 @@ impl Counted {
         }
     }
 
-    fn report(self, grade: Grade, reason: &str) -> Option<RepairFinding> {
+    fn report(self, reason: &str) -> Option<RepairFinding> {
         let (first, last) = self.ends?;
-        let has_range = grade == Grade::Unproven;
-        let ends = has_range.then_some((first, last)).unzip();
+        let keys = (Some(first), Some(last));
         Some(RepairFinding {
             keys: Some(self.keys),
-            ..RepairFinding::new(grade, None, reason.to_owned(), ends)
+            ..RepairFinding::new(Grade::Unproven, None, reason.to_owned(), keys)
         })
     }
 }
 
-/// Passes the newest versions to the builder, in the order of their keys.
+/// Passes the newest versions to the builder, in the order of their keys. `lost` are the sequence numbers of changes that logs have lost.
 pub(super) fn write(
     dir: &dyn Directory,
     case: &mut Case<'_>,
-    rest: Rest,
+    (logs, lost): (Vec<Vec<Row>>, &[Range<u64>]),
     mut builder: DatabaseBuilder,
     progress: &mut Reporter<'_>,
 ) -> Result<DatabaseBuilder> {
     let (order, mut said) = (&case.order, Said::default());
     let (mut seen, mut best) = (0, None::<(Row, bool)>);
     let all = case.versions();
-    let is_wanted = |table: &Table| table.role > Role::Spare || rest.needs_spare;
-    let lost = rest.lost_sequences;
-    for row in merged(dir, &case.tables, is_wanted, rest.rows, order) {
+    let needs_spare = !case.lost.is_empty() || !lost.is_empty();
+    let is_wanted = |table: &Table| table.role > Role::Spare || needs_spare;
+    for row in merged(dir, &case.tables, is_wanted, logs, order) {
         let row = row?;
         seen += 1;
         progress.proceed_within(2, seen, all)?;
@@ -109,15 +71,16 @@ pub(super) fn write(
             && order.compare(newest.user_key(), row.user_key()).is_eq()
         {
             *is_shared |= row.key == newest.key && row.rank.0 > Role::Spare && row.table.is_some();
-            if row.sequence() == newest.sequence() && case.role(&row, &lost).is_some() {
-                said.compare(newest, &row);
+            let is_same = (row.tag(), &row.value) == (newest.tag(), &newest.value);
+            if row.sequence() == newest.sequence() && !is_same && case.role(&row, lost).is_some() {
+                said.ambiguous.add(row.user_key());
             }
             continue;
         }
         if let Some(newest) = best.take() {
             add(case, newest, &mut builder, &mut said)?;
         }
-        let role = case.role(&row, &lost);
+        let role = case.role(&row, lost);
         best = role.map(|role| (with_role(row, role), false));
     }
     if let Some(newest) = best {
@@ -157,18 +120,6 @@ fn add(
 }
 
 impl Said {
-    /// Notes two versions of a key with the same sequence number, unless they are the same.
-    fn compare(&mut self, newest: &Row, other: &Row) {
-        if (newest.tag(), &newest.value) == (other.tag(), &other.value) {
-            return;
-        }
-        if newest.rank.0 == Role::Listed && other.rank.0 != Role::Listed {
-            self.decided.add(newest.user_key());
-        } else {
-            self.doubtful.add(newest.user_key());
-        }
-    }
-
     fn report(self, case: &mut Case<'_>) {
         for (at, keys) in self.dropped {
             let file = case.tables.get(at).map(|table| table.name.clone());
@@ -178,13 +129,10 @@ impl Said {
                 ..RepairFinding::new(Grade::LeftOut, file, reason.to_owned(), (None, None))
             });
         }
-        let two = "files have different values for these keys under the same sequence numbers";
+        let ambiguous =
+            "files have different values for these keys under the same sequence numbers";
         let undecided = "a compaction of a table that is missing may have dropped these keys";
-        let counted = [
-            self.undecided.report(Grade::Unproven, undecided),
-            self.doubtful.report(Grade::Unproven, two),
-            self.decided.report(Grade::Note, two),
-        ];
-        case.findings.extend(counted.into_iter().flatten());
+        case.findings.extend(self.ambiguous.report(ambiguous));
+        case.findings.extend(self.undecided.report(undecided));
     }
 }
