@@ -28,6 +28,8 @@ pub(crate) struct Simulation {
     log_number: u64,
     /// Where each of the log's records begins, and the keys that it changes.
     pub(crate) log_records: Vec<(usize, BTreeSet<Vec<u8>>)>,
+    /// Where the last record of the log before it begins.
+    last_of_previous: usize,
     memory: Vec<Version>,
     manifest: Log,
     manifest_number: u64,
@@ -206,6 +208,7 @@ impl Simulation {
         self.save_log();
         let old_log = self.log_name();
         self.log_number = self.number();
+        self.last_of_previous = self.log_records.last().map_or(0, |(start, _)| *start);
         (self.log, self.log_records) = (Log::default(), Vec::new());
         self.save_log();
         let mut versions = std::mem::take(&mut self.memory);
@@ -421,6 +424,11 @@ impl Simulation {
             }
             _ => {
                 bytes[at] ^= 1 << self.random.u8(..8);
+                let start = self.last_of_previous;
+                let is_length = (start + 4..start + 6).contains(&at);
+                if file.ends_with(".log") && !is_log && is_length && self.log_records.is_empty() {
+                    unknowable.insert(Vec::new());
+                }
                 if is_log
                     && let Some((start, keys)) =
                         self.log_records.iter().rfind(|(start, _)| *start <= at)
