@@ -63,7 +63,7 @@ impl Reporter<'_> {
 
     /// Reports, now and then, that so many of all steps of one of the thirds of the run are done.
     pub(crate) fn proceed_within(&mut self, third: u64, done: u64, all: u64) -> Result<()> {
-        if done % 1024 > 0 {
+        if !done.is_multiple_of(1024) {
             return Ok(());
         }
         let bytes = u128::from(self.total / 3);
