@@ -13,7 +13,7 @@ use leveltable::{SortedInput, WriteOptions};
 use crate::directory::{failed, file_name};
 use crate::log::encode_record;
 use crate::record::{Edit, TableFile};
-use crate::storage::{NewDirectory, NewFile, NewFileSystem, no_space, taken};
+use crate::storage::{NewDirectory, NewFile, NewFileSystem, check_space, taken};
 
 /// Number of the MANIFEST; tables come after it.
 const MANIFEST_NUMBER: u64 = 1;
@@ -165,10 +165,7 @@ impl DatabaseBuilder {
         options: DatabaseBuildOptions,
     ) -> Result<DatabaseBuilder> {
         let target = NewFileSystem::create(directory.as_ref())?;
-        let leftovers = target.leftovers();
-        let mut builder = DatabaseBuilder::create_in(Box::new(target), options)?;
-        builder.built.leftovers = leftovers;
-        Ok(builder)
+        DatabaseBuilder::create_in(Box::new(target), options)
     }
 
     /// Starts a database in a new directory of any kind.
@@ -181,12 +178,8 @@ impl DatabaseBuilder {
         options.tables.build_db(io::sink()).table_mut().flush()?;
         let needed = options.expected_bytes;
         let needed = needed.unwrap_or(options.table_bytes.saturating_mul(2));
-        let free = target.free_bytes();
-        let free = free.map_err(|error| failed("asking for free space", error, target.path()))?;
-        if let Some(free) = free.filter(|&free| free < needed) {
-            return Err(no_space(target.path(), needed, free));
-        }
-        let last_sequence = options.last_sequence;
+        check_space(&*target, needed)?;
+        let (last_sequence, leftovers) = (options.last_sequence, target.leftovers());
         Ok(DatabaseBuilder {
             target,
             options,
@@ -197,6 +190,7 @@ impl DatabaseBuilder {
             tables: Vec::new(),
             built: BuiltDatabase {
                 last_sequence,
+                leftovers,
                 ..BuiltDatabase::default()
             },
             is_broken: false,

@@ -8,13 +8,14 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
+use leveltable::Result;
 use leveltable::WriteOptions;
 use leveltable::db::{InternalKey, ValueType};
 use leveltable::filter::{FilterBuilder, FilterPolicy};
 use leveltable::format::codec_name;
 use leveltable::prefix_bounds;
 use leveltable::sister_crates::{data_frame, no_prefixes};
-use leveltable::{BloomFilterPolicy, Comparator, Compression, Error, ErrorKind, KeyRange, Result};
+use leveltable::{BloomFilterPolicy, Comparator, Compression, DbTable, Error, ErrorKind, KeyRange};
 
 use crate::builder::{BuiltDatabase, DatabaseBuildOptions, DatabaseBuilder};
 #[cfg(doc)]
@@ -182,14 +183,20 @@ pub fn compact_into(
     options: CompactOptions<'_>,
 ) -> Result<Compacted> {
     let (directory, new) = (directory.as_ref(), new.as_ref());
+    check_outside(directory, new)?;
+    let create = |options| DatabaseBuilder::create(new, options);
+    compact(FileSystem::at(directory), options, create)
+}
+
+/// Refuses a new database inside of the old one.
+pub fn check_outside(directory: &Path, new: &Path) -> Result<()> {
     let parent = std::path::absolute(new).ok();
     let parent = parent.and_then(|new| fs::canonicalize(new.parent()?).ok());
     if parent.is_some() && parent == fs::canonicalize(directory).ok() {
         let what = "a new database is not made inside of the old one, which stays as it is: name a place beside it";
         return Err(Error::new(ErrorKind::InvalidState, what).at_path(new));
     }
-    let create = |options| DatabaseBuilder::create(new, options);
-    compact(FileSystem::at(directory), options, create)
+    Ok(())
 }
 
 /// Compacts the database in any directory into what `create` makes.
@@ -269,11 +276,8 @@ fn settings(state: &State, options: &CompactOptions<'_>) -> Result<DatabaseBuild
     };
     let compacted = state.version.tables.values();
     let compacted = compacted.filter(|table| table.level > 0);
-    let mut sizes: Vec<u64> = compacted.map(|table| table.file.size).collect();
-    sizes.sort_unstable();
-    let usual = sizes.get(sizes.len() * 3 / 4).copied().unwrap_or(0);
-    let usual = usual.checked_ilog2().map_or(0, |log| 1 << log);
-    let table_bytes = options.table_bytes.unwrap_or(usual.max(2 << 20));
+    let usual = usual_table_bytes(compacted.map(|table| table.file.size).collect());
+    let table_bytes = options.table_bytes.unwrap_or(usual);
     Ok(DatabaseBuildOptions::new()
         .comparator(state.order.clone())
         .tables(tables)
@@ -281,14 +285,25 @@ fn settings(state: &State, options: &CompactOptions<'_>) -> Result<DatabaseBuild
         .last_sequence(state.last_sequence))
 }
 
+/// How large the tables of a database are, by the bytes of those that compactions left: a power of two, at least LevelDB's default.
+pub fn usual_table_bytes(mut sizes: Vec<u64>) -> u64 {
+    sizes.sort_unstable();
+    let usual = sizes.get(sizes.len() * 3 / 4).copied().unwrap_or(0);
+    let usual = usual.checked_ilog2().map_or(0, |log| 1 << log);
+    usual.max(2 << 20)
+}
+
 /// Codec and filter of the newest table. LevelDB's defaults if there is none.
 fn settings_of_tables(state: &State) -> Result<WriteOptions> {
-    let options = WriteOptions::leveldb();
-    let Some(newest) = state.version.tables.values().next_back() else {
-        return Ok(options);
-    };
-    let table = state.table(newest)?;
-    let table = table.as_table();
+    match state.version.tables.values().next_back() {
+        Some(newest) => settings_of(&state.table(newest)?),
+        None => Ok(WriteOptions::leveldb()),
+    }
+}
+
+/// Codec and filter of a table. Reads all of it.
+pub fn settings_of(table: &DbTable) -> Result<WriteOptions> {
+    let (options, table) = (WriteOptions::leveldb(), table.as_table());
     // Some blocks are stored as they are, since compressing them gains too little.
     let mut codec = "none";
     for i in 0..table.data_blocks() {

@@ -30,6 +30,11 @@ impl Comparator for IndexedDbComparator {
     }
 }
 
+/// Whether a key is one of Chromium's IndexedDB.
+pub fn is_indexed_db_key(key: &[u8]) -> bool {
+    meaning(key).is_some()
+}
+
 /// Arrays within arrays are followed so far.
 const MAX_NESTED: u32 = 32;
 

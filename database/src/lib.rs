@@ -58,7 +58,12 @@ pub mod sister_crates {
 
     use leveltable::Result;
 
-    pub use crate::storage::{Directory, FileSystem, NewDirectory, NewFile};
+    pub use crate::compact::{check_outside, settings_of, usual_table_bytes};
+    pub use crate::indexeddb::is_indexed_db_key;
+    pub use crate::log::check_foreign;
+    pub use crate::storage::{
+        Directory, FileSystem, NewDirectory, NewFile, Sequential, check_space, new_like,
+    };
     pub use crate::writer::holds_lock;
     use crate::{CompactOptions, Compacted, Database, DatabaseOptions};
     use crate::{DatabaseBuildOptions, DatabaseBuilder};

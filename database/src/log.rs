@@ -65,6 +65,8 @@ pub struct Gap {
     pub expected: String,
     /// What is there.
     pub found: String,
+    /// Whether a crash leaves such an end of a file: a record that runs past it, or nothing but zeros.
+    pub is_cut: bool,
 }
 
 /// What bytes that are no record are.
@@ -221,7 +223,7 @@ impl<R: Read> LogReader<R> {
 
     /// Passes over bytes that are no record, from `offset` to the next start of one.
     fn gap(&mut self, offset: u64, is_in_record: bool) -> io::Result<LogItem> {
-        let found = self.fault();
+        let (found, is_short) = (self.fault(), self.is_short());
         // Another engine's records, of which there may be more, are no end that a writer did not finish.
         let (mut is_damage, mut is_zeros) = (found.ends_with(FOREIGN), !is_in_record);
         loop {
@@ -246,6 +248,7 @@ impl<R: Read> LogReader<R> {
         let part = if is_in_record { "rest" } else { "start" };
         Ok(LogItem::Gap(Gap {
             kind,
+            is_cut: !is_damage && (is_short || is_zeros),
             offset,
             bytes,
             expected: format!("the {part} of a record"),
@@ -253,8 +256,39 @@ impl<R: Read> LogReader<R> {
         }))
     }
 
+    /// Whether the file ends within the fragment at the reader's place.
+    fn is_short(&self) -> bool {
+        let length = self.rest().get(4..6).and_then(|bytes| bytes.first_chunk());
+        let length = length.map_or(0, |bytes| usize::from(u16::from_le_bytes(*bytes)));
+        let end = self.at + HEADER_LEN + length;
+        self.is_last && end > self.block.len() && end <= BLOCK_LEN
+    }
+
+    /// Where the damaged fragment at the reader's place ends by its own length, if a sound one, or the block's end, is there. (Its payload
+    /// may hold what looks like sound fragments.)
+    fn end_of_damaged(&mut self) -> Option<usize> {
+        let (FULL..=LAST, _, payload) = self.header()? else {
+            return None;
+        };
+        let from = self.at;
+        self.at = payload.end;
+        let is_end = if self.is_last {
+            self.rest().is_empty()
+        } else {
+            self.rest().len() < HEADER_LEN
+        };
+        let is_there = is_end || self.fragment().is_some();
+        self.at = from;
+        (is_there && !payload.is_empty()).then_some(payload.end)
+    }
+
     /// Moves to the first sound fragment in what is left of the block, or to its end.
     fn search(&mut self) -> Option<(u8, Range<usize>)> {
+        if self.fragment().is_none()
+            && let Some(end) = self.end_of_damaged()
+        {
+            self.at = end;
+        }
         while self.at < self.block.len() && self.may_search > 0 {
             if let Some((FULL..=LAST, _, payload)) = self.header() {
                 self.may_search = self.may_search.saturating_sub(HEADER_LEN + payload.len());
@@ -354,13 +388,12 @@ impl Recovery {
                     bytes: record.payload.len() as u64,
                     expected: format!("{} in its byte {}", defect.expected, defect.offset),
                     found: defect.found,
+                    is_cut: false,
                 }),
             };
             if let Err(gap) = taken {
-                if gap.found.ends_with(FOREIGN) && !skip_damaged {
-                    let place = format!("at offset {}, it has {}", gap.offset, gap.found);
-                    let message = format!("a {section} of RocksDB or Pebble: {place}");
-                    return Err(Error::new(ErrorKind::Unsupported, message).at_path(path));
+                if !skip_damaged {
+                    check_foreign(section, path, gap.offset, &gap.found)?;
                 }
                 if gap.kind == GapKind::Damaged && !skip_damaged {
                     let defect = Corruption::new(section, gap.offset, gap.expected, gap.found);
@@ -400,6 +433,15 @@ impl Recovery {
         self.logs.push(log);
         Ok(())
     }
+}
+
+/// Refuses what is found at an offset of a log or MANIFEST if another engine wrote it.
+pub fn check_foreign(section: Section, path: &Path, offset: u64, found: &str) -> Result<()> {
+    if !found.ends_with(FOREIGN) {
+        return Ok(());
+    }
+    let message = format!("a {section} of RocksDB or Pebble: at offset {offset}, it has {found}");
+    Err(Error::new(ErrorKind::Unsupported, message).at_path(path))
 }
 
 /// The error of damage in a file of a database, which says what to do about it.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::fs::{self, DirEntry, File};
+use std::fs::{self, DirEntry, File, Metadata};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,6 +55,11 @@ pub trait NewDirectory: Debug + Send {
 
     /// Where its files are meanwhile, if that is a path.
     fn temporary_path(&self) -> Option<&Path>;
+
+    /// Other temporary directories beside it: of builds that were killed, or are at work.
+    fn leftovers(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
 
     /// How many bytes can be written to it, if that is known.
     fn free_bytes(&self) -> io::Result<Option<u64>>;
@@ -152,6 +157,8 @@ pub(crate) struct NewFileSystem {
     /// Absolute: the process may change its directory.
     target: PathBuf,
     temporary: TempDir,
+    /// What files look like; as the system makes them if `None`.
+    file_like: Option<Metadata>,
 }
 
 impl NewFileSystem {
@@ -188,24 +195,41 @@ impl NewFileSystem {
             path: path.to_owned(),
             target,
             temporary,
+            file_like: None,
         })
     }
 
-    /// Other temporary directories beside it: of builds that were killed, or are at work.
-    pub(crate) fn leftovers(&self) -> Vec<PathBuf> {
-        let own = self.temporary.path();
-        let entries = own.parent().and_then(|parent| fs::read_dir(parent).ok());
-        let is_leftover = |entry: &DirEntry| {
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
-            let is_named = name.starts_with(TEMPORARY.0) && name.ends_with(TEMPORARY.1);
-            is_named && entry.path() != own && entry.file_type().is_ok_and(|kind| kind.is_dir())
-        };
-        let entries = entries.into_iter().flatten().flatten().filter(is_leftover);
-        let mut found: Vec<_> = entries.map(|entry| entry.path()).collect();
-        found.sort();
-        found
+    /// Gives the directory and its files the owner and the permissions of another one and of one of its files, where the system allows.
+    fn like(mut self, directory: &Path, file: Option<&Path>) -> NewFileSystem {
+        if let Ok(of) = fs::metadata(directory) {
+            keep_owner(self.temporary.path(), &of, 0o700);
+        }
+        self.file_like = file.and_then(|file| fs::metadata(file).ok());
+        self
     }
+}
+
+/// A new directory beside `directory`, or elsewhere, but not in it, with its owner and permissions, and those of one of its files.
+pub fn new_like(directory: &Path, file: Option<&str>, new: &Path) -> Result<Box<dyn NewDirectory>> {
+    let file = file.map(|name| directory.join(name));
+    let created = NewFileSystem::create(new)?;
+    Ok(Box::new(created.like(directory, file.as_deref())))
+}
+
+/// Gives a path the owner and the permissions of another, and at least the permissions `least`, as far as the system allows.
+fn keep_owner(path: &Path, of: &Metadata, least: u32) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+
+        // The group is kept where only that is allowed. A new owner takes away bits: permissions come last.
+        if chown(path, Some(of.uid()), Some(of.gid())).is_err() {
+            let _ = chown(path, None, Some(of.gid()));
+        }
+        let mode = of.permissions().mode() & 0o7777 | least;
+        let _ = fs::set_permissions(path, PermissionsExt::from_mode(mode));
+    }
+    let _ = (path, of, least);
 }
 
 /// The error of a new directory where something stands.
@@ -224,6 +248,21 @@ impl NewDirectory for NewFileSystem {
         Some(self.temporary.path())
     }
 
+    fn leftovers(&self) -> Vec<PathBuf> {
+        let own = self.temporary.path();
+        let entries = own.parent().and_then(|parent| fs::read_dir(parent).ok());
+        let is_leftover = |entry: &DirEntry| {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let is_named = name.starts_with(TEMPORARY.0) && name.ends_with(TEMPORARY.1);
+            is_named && entry.path() != own && entry.file_type().is_ok_and(|kind| kind.is_dir())
+        };
+        let entries = entries.into_iter().flatten().flatten().filter(is_leftover);
+        let mut found: Vec<_> = entries.map(|entry| entry.path()).collect();
+        found.sort();
+        found
+    }
+
     #[cfg(unix)]
     fn free_bytes(&self) -> io::Result<Option<u64>> {
         let system = rustix::fs::statvfs(self.temporary.path())?;
@@ -236,7 +275,11 @@ impl NewDirectory for NewFileSystem {
     }
 
     fn create(&mut self, name: &str) -> io::Result<Box<dyn NewFile>> {
-        let file = File::create_new(self.temporary.path().join(name))?;
+        let path = self.temporary.path().join(name);
+        let file = File::create_new(&path)?;
+        if let Some(of) = &self.file_like {
+            keep_owner(&path, of, 0o600);
+        }
         Ok(Box::new(file))
     }
 
@@ -276,13 +319,14 @@ fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Reads a file from its start, as far as it goes now. It may grow meanwhile.
-pub(crate) struct Sequential {
+pub struct Sequential {
     file: Arc<dyn ReadAt>,
     offset: u64,
 }
 
 impl Sequential {
-    pub(crate) fn new(file: Arc<dyn ReadAt>) -> Sequential {
+    /// From the start of the file.
+    pub fn new(file: Arc<dyn ReadAt>) -> Sequential {
         Sequential { file, offset: 0 }
     }
 }
@@ -302,11 +346,16 @@ impl Read for Sequential {
     }
 }
 
-/// The error of too little room, before anything was written.
-pub(crate) fn no_space(path: &Path, needed: u64, free: u64) -> Error {
+/// Fails if a new directory has room for fewer bytes than are needed, before anything is written.
+pub fn check_space(target: &dyn NewDirectory, needed: u64) -> Result<()> {
+    let free = target.free_bytes();
+    let free = free.map_err(|error| failed("asking for free space", error, target.path()))?;
+    let Some(free) = free.filter(|&free| free < needed) else {
+        return Ok(());
+    };
     let message = format!(
         "this takes up to {needed} bytes, and {free} are free here: free some, or name a place on another disk"
     );
     let source = io::Error::new(io::ErrorKind::StorageFull, message);
-    Error::io("creating a database", source).at_path(path)
+    Err(Error::io("creating a database", source).at_path(target.path()))
 }

@@ -1,17 +1,21 @@
 //! Progress of a long run over a file, and the callback that hears of it.
 
 use std::fmt;
+use std::io;
 use std::ops::ControlFlow;
 
-/// How far a verification or a salvage has come, in bytes of the file.
+use leveltable::{Error, Result};
+
+/// How far a verification, a salvage or a repair has come, in bytes of the file or of all files.
 ///
-/// A verification goes through the file once. A salvage goes through it twice: it looks for blocks first, then copies them.
+/// A verification goes through the file once. A salvage goes through it twice: it looks for blocks first, then copies them. So does a repair,
+/// and if the MANIFEST leaves doubt, it compares all tables in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
     /// Bytes done so far. Never falls; at the end it is `total`.
     pub done: u64,
-    /// Bytes to do: the size of the file for a verification, twice that for a salvage.
+    /// Bytes to do: the size of the file for a verification, twice that for a salvage, three times that of all files for a repair.
     pub total: u64,
 }
 
@@ -47,6 +51,24 @@ impl Reporter<'_> {
         } else {
             ControlFlow::Continue(())
         }
+    }
+
+    /// Reports that `done` bytes are done. Fails if the run is to end.
+    pub(crate) fn proceed(&mut self, done: u64) -> Result<()> {
+        if self.reach(done).is_break() {
+            return Err(Error::io("repairing", io::ErrorKind::Interrupted.into()));
+        }
+        Ok(())
+    }
+
+    /// Reports, now and then, that so many of all steps of one of the thirds of the run are done.
+    pub(crate) fn proceed_within(&mut self, third: u64, done: u64, all: u64) -> Result<()> {
+        if !done.is_multiple_of(1024) {
+            return Ok(());
+        }
+        let bytes = u128::from(self.total / 3);
+        let part = bytes * u128::from(done.min(all)) / u128::from(all.max(1));
+        self.proceed(self.total / 3 * third + part as u64)
     }
 
     /// Reports that the run is complete. It is too late to cancel it.

@@ -75,11 +75,43 @@ impl Memory {
             let entry = entry.unwrap();
             let name = entry.file_name().into_string().unwrap();
             let bytes = std::fs::read(entry.path()).unwrap();
-            let synced = bytes.len();
-            let stored = Stored { bytes, synced };
-            memory.disk().files.insert(name, stored);
+            memory.put(&name, bytes);
         }
         memory
+    }
+
+    /// Puts a file there, whole and synced.
+    pub(crate) fn put(&self, name: &str, bytes: Vec<u8>) {
+        let synced = bytes.len();
+        let stored = Stored { bytes, synced };
+        self.disk().files.insert(name.to_owned(), stored);
+    }
+
+    /// All files.
+    pub(crate) fn stored(&self) -> BTreeMap<String, Vec<u8>> {
+        let disk = self.disk();
+        let files = disk.files.iter();
+        files
+            .map(|(name, file)| (name.clone(), file.bytes.clone()))
+            .collect()
+    }
+
+    pub(crate) fn remove(&self, name: &str) {
+        self.disk().files.remove(name);
+    }
+
+    /// Appends to a file, or makes it.
+    pub(crate) fn append(&self, name: &str, bytes: &[u8]) {
+        let mut disk = self.disk();
+        let file = disk.files.entry(name.to_owned()).or_default();
+        file.bytes.extend_from_slice(bytes);
+    }
+
+    /// Another directory with the same files, in which no step was taken.
+    pub(crate) fn copy(&self) -> Memory {
+        let copy = Memory::new(&self.path.display().to_string());
+        copy.disk().files = self.disk().files.clone();
+        copy
     }
 
     /// Lets the step of this number fail, counted from 0.

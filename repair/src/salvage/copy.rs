@@ -14,18 +14,18 @@ use crate::file::{File, handles, open_sound};
 use crate::progress::Reporter;
 
 /// Why the block at a place is not copied.
-type Reason = String;
+pub(crate) type Reason = String;
 
 /// Which blocks of a table without an index are copied, and why the others are not, in the order of the file.
-pub(super) struct Plan {
-    parts: Vec<(Range<u64>, Option<Reason>, Option<u64>)>,
+pub(crate) struct Plan {
+    pub(crate) parts: Vec<(Range<u64>, Option<Reason>, Option<u64>)>,
     /// Whether most blocks show another order than the builder's.
     pub(super) is_misordered: bool,
 }
 
 /// Copies all data in the order of the file, as far as keys ascend from block to block. Of two blocks that do not, the first is left out if
 /// the second comes after the block before: a block that a disk wrote to the wrong place costs itself, not all after it.
-pub(super) fn plan(blocks: &Blocks<'_>) -> Plan {
+pub(crate) fn plan(blocks: &Blocks<'_>) -> Plan {
     let mut parts = lost_parts(blocks);
     let (mut all, mut left_out, mut descents) = (0, 0, 0);
     let mut last: Option<Vec<u8>> = None;
@@ -106,7 +106,7 @@ fn ends(file: &File, found: &Found) -> Option<(Vec<u8>, Vec<u8>)> {
 }
 
 /// The entries of the block in the frame at `range`, if it is sound.
-fn open_block(file: &File, range: &Range<u64>) -> Result<Entries, Reason> {
+pub(crate) fn open_block(file: &File, range: &Range<u64>) -> Result<Entries, Reason> {
     if range.end > file.size {
         return Err(
             "what is left of the file does not hold it: these are the offsets of its handle".into(),
@@ -268,7 +268,7 @@ impl<D: Destination> Copier<'_, '_, D> {
 }
 
 /// Checks that the keys of a block ascend, come after the index key `before` it, and not after its own.
-fn check_keys(
+pub(crate) fn check_keys(
     block: &Bytes,
     order: &Order,
     before: Option<&[u8]>,

@@ -5,6 +5,7 @@ use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
 use leveltable::Section;
+use leveltable::db::{InternalKey, MAX_SEQUENCE};
 use leveltable::format::{
     BlockHandle, Defect, Entries, FilterBlock, Footer, Named, Pieces, Properties, codec_name,
     open_frame, verify_frame,
@@ -17,9 +18,9 @@ use crate::progress::Reporter;
 
 /// A block whose checksum is right, or the footer.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(crate) struct Found {
     pub(super) range: Range<u64>,
-    pub(super) section: Section,
+    pub(crate) section: Section,
     /// Number of entries, if it is a block of entries that can be read.
     pub(super) entries: u64,
     /// Whether its keys ascend in the builder's order.
@@ -28,19 +29,19 @@ pub(super) struct Found {
 }
 
 /// An index that says what the table is.
-pub(super) struct Index {
-    pub(super) block: Bytes,
+pub(crate) struct Index {
+    pub(crate) block: Bytes,
     /// Whether the footer led to it.
     pub(super) is_in_place: bool,
 }
 
 /// What was found in a file.
-pub(super) struct Blocks<'a> {
+pub(crate) struct Blocks<'a> {
     pub(super) file: &'a File,
     pub(super) order: &'a Order,
     /// By offset, without overlaps.
-    pub(super) found: BTreeMap<u64, Found>,
-    pub(super) index: Option<Index>,
+    pub(crate) found: BTreeMap<u64, Found>,
+    pub(crate) index: Option<Index>,
     /// How the table was written, what it says of itself included.
     pub(super) style: Style,
     /// What the keys of the data blocks say about their kind.
@@ -61,7 +62,7 @@ struct Contents {
 }
 
 impl<'a> Blocks<'a> {
-    pub(super) fn find(
+    pub(crate) fn find(
         file: &'a File,
         order: &'a Order,
         progress: &mut Reporter<'_>,
@@ -297,6 +298,28 @@ impl<'a> Blocks<'a> {
             }
             let is_in_place = false;
             self.index = Some(Index { block, is_in_place });
+        }
+    }
+
+    /// Takes for data what looks like another part of a table, but has only internal keys, as in a database's table only data and the index
+    /// have. An index has several entries, or a key with the largest sequence number: what may be one is data that has no place.
+    pub(crate) fn take_internal_keys_for_data(&mut self) {
+        let is_other = |found: &&mut Found| found.entries > 0 && found.section != Section::Data;
+        for found in self.found.values_mut().filter(is_other) {
+            let entries = self.file.read(found.range.clone()).ok();
+            let entries = entries.and_then(|frame| Entries::new(open_sound(&frame).ok()?).ok());
+            let Some(mut entries) = entries else { continue };
+            let (mut is_internal, mut highest) = (true, 0);
+            while let Ok(true) = entries.advance() {
+                let key = InternalKey::parse(entries.key());
+                is_internal &= key.is_some();
+                highest = key.map_or(highest, |key| key.sequence.max(highest));
+            }
+            if is_internal {
+                let may_be_index = found.section == Section::Index && found.entries > 1;
+                found.ascends &= !may_be_index && highest < MAX_SEQUENCE;
+                found.section = Section::Data;
+            }
         }
     }
 

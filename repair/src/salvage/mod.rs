@@ -9,8 +9,8 @@
 //! ```
 
 mod checksums;
-mod copy;
-mod find;
+pub(crate) mod copy;
+pub(crate) mod find;
 mod report;
 mod scan;
 
