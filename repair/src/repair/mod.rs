@@ -344,7 +344,7 @@ fn settings(
     let like = sound.take(3).find_map(open);
     let codec = tables
         .iter()
-        .find_map(|table| Compression::of(table.codec?));
+        .find_map(|table| table.codec?.parse::<Compression>().ok());
     let like = like.unwrap_or_else(|| {
         WriteOptions::leveldb().compression(codec.unwrap_or(Compression::Snappy))
     });
