@@ -10,10 +10,10 @@ use leveltable::sister_crates::show_key;
 use leveltable::{BytewiseComparator, Comparator, DbTableBuilder, Error, ErrorKind, Result};
 use leveltable::{SortedInput, WriteOptions};
 
-use crate::directory::{failed, file_name};
+use crate::directory::file_name;
 use crate::log::encode_record;
 use crate::record::{Edit, TableFile};
-use crate::storage::{NewDirectory, NewFile, NewFileSystem, check_space, taken};
+use crate::storage::{NewDirectory, NewFile, NewFileSystem, check_space, failed, taken};
 
 /// Number of the MANIFEST; tables come after it.
 const MANIFEST_NUMBER: u64 = 1;

@@ -20,8 +20,8 @@ use leveltable::{BloomFilterPolicy, Comparator, Compression, DbTable, Error, Err
 use crate::builder::{BuiltDatabase, DatabaseBuildOptions, DatabaseBuilder};
 #[cfg(doc)]
 use crate::database::Database;
-use crate::database::DatabaseOptions;
-use crate::directory::FileState;
+use crate::files::FileState;
+use crate::options::DatabaseOptions;
 use crate::state::{Bounds, State, is_not_found};
 use crate::storage::{Directory, FileSystem};
 use crate::walk::DatabaseRange;

@@ -1,21 +1,19 @@
 //! A database, and how it is opened.
 
-use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
 #[cfg(doc)]
 use leveltable::ErrorKind;
+use leveltable::Result;
 use leveltable::db::DbEntry;
-use leveltable::sister_crates::{no_prefixes, prefix_bounds_from};
-use leveltable::{Comparator, KeyRange, OpenOptions, Result};
 
-use crate::directory::DatabaseFile;
+use crate::files::DatabaseFile;
 use crate::log::Recovery;
+use crate::options::DatabaseOptions;
 use crate::state::{State, retry};
 use crate::storage::{Directory, FileSystem};
-use crate::walk::DatabaseRange;
 
 /// A LevelDB database, opened for reading only: its live contents as of opening, or of the last [`refresh`](Database::refresh).
 ///
@@ -145,51 +143,6 @@ impl Database {
         Ok(found.into_iter().map(value).collect())
     }
 
-    /// All entries in order, from either end.
-    ///
-    /// In a database whose order is not known, entries come as its files store them, from the front only, and the keys are held in
-    /// memory meanwhile.
-    pub fn iter(&self) -> DatabaseRange {
-        self.range(..)
-    }
-
-    /// The entries whose keys are within `bounds`, from either end. Tables are opened when the range gets to them.
-    pub fn range(&self, bounds: impl KeyRange) -> DatabaseRange {
-        DatabaseRange::new(self.clone(), Ok(bounds.key_bounds()))
-    }
-
-    /// The entries whose keys begin with `prefix`, from either end.
-    ///
-    /// Only in bytewise order do such keys always lie together. In any other order the only item is an error of
-    /// [`ErrorKind::Comparator`]: use a range there.
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DatabaseRange {
-        self.prefix_from(prefix, Bound::<&[u8]>::Unbounded)
-    }
-
-    /// The entries of [`prefix`](Database::prefix) from `start` on: the next page after a key, for example. A start before the prefix
-    /// leaves all entries; one after it, none.
-    ///
-    /// ```no_run
-    /// use std::ops::Bound;
-    ///
-    /// # let db = leveltable_database::Database::open_read_only("db")?;
-    /// let last_shown = "user/20";
-    /// for entry in db.prefix_from("user/", Bound::Excluded(last_shown)).take(20) {
-    ///     println!("{}", entry?.0.escape_ascii());
-    /// }
-    /// # Ok::<(), leveltable::Error>(())
-    /// ```
-    pub fn prefix_from(
-        &self,
-        prefix: impl AsRef<[u8]>,
-        start: Bound<impl AsRef<[u8]>>,
-    ) -> DatabaseRange {
-        let (state, bounds) = (self.state(), prefix_bounds_from(prefix.as_ref(), start));
-        let bounds = state.is_bytewise.then_some(bounds);
-        let bounds = bounds.ok_or_else(|| no_prefixes(&state.order_name));
-        DatabaseRange::new(self.clone(), bounds)
-    }
-
     /// The name of the comparator, such as `leveldb.BytewiseComparator`.
     pub fn comparator(&self) -> String {
         self.state().order_name.clone()
@@ -254,59 +207,7 @@ impl Database {
     }
 }
 
-/// How a database is opened.
-///
-/// ```no_run
-/// use leveltable_database::DatabaseOptions;
-///
-/// let db = DatabaseOptions::new().skip_damaged(true).open_read_only("db")?;
-/// for (file, gap) in &db.recovery().gaps {
-///     println!("{file}: {} bytes at {}", gap.bytes, gap.offset);
-/// }
-/// # Ok::<(), leveltable::Error>(())
-/// ```
-#[derive(Debug, Clone, Default)]
-#[must_use]
-pub struct DatabaseOptions {
-    pub(crate) comparator: Option<Arc<dyn Comparator>>,
-    pub(crate) tables: OpenOptions,
-    max_open_tables: Option<usize>,
-    pub(crate) skip_damaged: bool,
-}
-
 impl DatabaseOptions {
-    /// The comparator that the MANIFEST names, the shared cache of 32 MiB, up to 500 open tables, damage is an error.
-    pub fn new() -> DatabaseOptions {
-        DatabaseOptions::default()
-    }
-
-    /// The order of the user keys, where it is not one that this crate knows: [`BytewiseComparator`](leveltable::BytewiseComparator) and
-    /// [`IndexedDbComparator`](crate::IndexedDbComparator) are found by the name in the MANIFEST. Opening a database that names another order fails.
-    pub fn comparator(mut self, comparator: impl Comparator + 'static) -> DatabaseOptions {
-        self.comparator = Some(Arc::new(comparator));
-        self
-    }
-
-    /// How tables are opened and read: filter policies, caches, checksums. Its comparator is not used.
-    pub fn tables(mut self, options: OpenOptions) -> DatabaseOptions {
-        self.tables = options;
-        self
-    }
-
-    /// How many tables may be open at a time, each with its index and filter in memory; at least 1. Ranges keep those open that
-    /// they are in.
-    pub fn max_open_tables(mut self, most: usize) -> DatabaseOptions {
-        self.max_open_tables = Some(most.max(1));
-        self
-    }
-
-    /// Leaves out damaged records of logs instead of failing; [`Database::recovery`] then says which. What they set is missing,
-    /// and what they deleted or replaced appears again.
-    pub fn skip_damaged(mut self, yes: bool) -> DatabaseOptions {
-        self.skip_damaged = yes;
-        self
-    }
-
     /// Opens the database in the directory `dir`; see [`Database::open_read_only`].
     ///
     /// # Errors
@@ -335,9 +236,5 @@ impl DatabaseOptions {
 
     pub(crate) fn open_in(&self, dir: Arc<dyn Directory>) -> Result<Database> {
         retry(|_| State::read(&dir, self)).map(Database::new)
-    }
-
-    pub(crate) fn open_tables_limit(&self) -> usize {
-        self.max_open_tables.unwrap_or(500)
     }
 }

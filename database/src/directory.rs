@@ -1,6 +1,6 @@
 //! The files of a database's directory: what they are, which of them count, and what CURRENT names.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,11 @@ use std::sync::Arc;
 use leveltable::{Error, ErrorKind, ReadAt, Result};
 use same_file::Handle;
 
-use crate::record::TableFile;
-use crate::state::State;
-use crate::storage::Directory;
+use crate::storage::{Directory, failed};
 
 pub(crate) const WITHOUT_MANIFEST: &str = "open_without_manifest reads what tables and logs say";
 
 const CHANGED: &str = "the writer has removed the file or replaced the database: try again, pin the database before, or read a copy";
-
-const IN_USE: &str = ", which its writer keeps to itself, as LevelDB does on Windows; close it";
 
 /// What a file of a database is, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,14 +56,6 @@ pub(crate) fn file_name(number: u64, extension: &str) -> String {
 pub(crate) fn name_of(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default();
     name.to_string_lossy().into_owned()
-}
-
-/// A failed operation on a path. On Windows, LevelDB's writer opens its log and its MANIFEST for itself alone.
-pub(crate) fn failed(doing: &str, error: io::Error, path: &Path) -> Error {
-    // 32 is ERROR_SHARING_VIOLATION.
-    let is_in_use = cfg!(windows) && error.raw_os_error() == Some(32);
-    let hint = if is_in_use { IN_USE } else { "" };
-    Error::io(format!("{doing}{hint}"), error).at_path(path)
 }
 
 /// Names and bytes of the files in `dir`. Those that vanish meanwhile are left out.
@@ -183,75 +171,4 @@ fn no_database(dir: &dyn Directory) -> Result<Error> {
 
 fn not_a_database(dir: &dyn Directory, what: &str) -> Error {
     Error::new(ErrorKind::NotADatabase, what).at_path(dir.path())
-}
-
-/// A file of a database's directory, or one that should be there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct DatabaseFile {
-    /// Its name.
-    pub name: String,
-    /// What it is, by its name.
-    pub kind: FileKind,
-    /// The number in its name.
-    pub number: Option<u64>,
-    /// Its size in bytes; `None` if it is not there.
-    pub bytes: Option<u64>,
-    /// Whether it counts.
-    pub state: FileState,
-    /// The level, and what the MANIFEST says of the table, if it lists it.
-    pub listed: Option<(u32, TableFile)>,
-}
-
-/// Whether a file is part of its database.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum FileState {
-    /// Part of the database.
-    Live,
-    /// Listed, and not there.
-    Missing,
-    /// It was part of the database, and its contents are elsewhere now: a writer would have removed it.
-    Obsolete,
-    /// A table or a log that the MANIFEST does not know. LevelDB deletes such files when it opens the database.
-    Orphan,
-    /// No data: `LOG`, `LOCK` and the like, and files of others.
-    Aside,
-}
-
-impl State {
-    /// The files of the directory, and those that are listed and not there.
-    pub(crate) fn files(&self) -> Result<Vec<DatabaseFile>> {
-        let (mut names, listed) = (list(&*self.dir)?, &self.version.tables);
-        let found: HashSet<_> = names.keys().map(|name| FileKind::of(name)).collect();
-        let tables = listed.keys().map(|&number| file_name(number, "ldb"));
-        let log = self.recovery.missing_log;
-        let missing = tables.chain(log.map(|number| file_name(number, "log")));
-        let missing = missing.filter(|name| !found.contains(&FileKind::of(name)));
-        names.extend(missing.map(|name| (name, None)));
-        let current = self.current.as_ref().map(|current| name_of(&current.path));
-        let file = |(name, bytes): (String, Option<u64>)| {
-            let (kind, number) = FileKind::of(&name);
-            let id = number.unwrap_or(0);
-            let table = listed.get(&id).filter(|_| kind == FileKind::Table);
-            let state = match kind {
-                _ if bytes.is_none() => FileState::Missing,
-                FileKind::Current => FileState::Live,
-                FileKind::Manifest if current.as_ref() == Some(&name) => FileState::Live,
-                FileKind::Table if table.is_some() => FileState::Live,
-                FileKind::Table if !self.version.deleted.contains(&id) => FileState::Orphan,
-                FileKind::Log if self.version.needs_log(id) => FileState::Live,
-                FileKind::Manifest | FileKind::Table | FileKind::Log => FileState::Obsolete,
-                FileKind::Other => FileState::Aside,
-            };
-            DatabaseFile {
-                name,
-                kind,
-                number,
-                bytes,
-                state,
-                listed: table.map(|table| (table.level, table.file.clone())),
-            }
-        };
-        Ok(names.into_iter().map(file).collect())
-    }
 }

@@ -32,8 +32,10 @@ mod builder;
 mod compact;
 mod database;
 mod directory;
+mod files;
 mod indexeddb;
 mod log;
+mod options;
 mod record;
 mod state;
 mod storage;
@@ -42,10 +44,12 @@ mod writer;
 
 pub use builder::{BuiltDatabase, DatabaseBuildOptions, DatabaseBuilder};
 pub use compact::{CompactOptions, Compacted, compact_into};
-pub use database::{Database, DatabaseOptions};
-pub use directory::{DatabaseFile, FileKind, FileState};
+pub use database::Database;
+pub use directory::FileKind;
+pub use files::{DatabaseFile, FileState};
 pub use indexeddb::IndexedDbComparator;
 pub use log::{Gap, GapKind, LogItem, LogReader, LogRecord, ReadLog, Recovery};
+pub use options::DatabaseOptions;
 pub use record::{Batch, Edit, TableFile};
 pub use walk::{DatabaseRange, HistoryEntries, HistoryEntry, VersionState};
 

@@ -17,9 +17,9 @@ use leveltable::db::DbEntry;
 use leveltable::sister_crates::{crc32c, mask};
 use leveltable::{Corruption, Error, ErrorKind, Result, Section};
 
-use crate::directory::{FileKind, WITHOUT_MANIFEST, changed, failed, name_of};
+use crate::directory::{FileKind, WITHOUT_MANIFEST, changed, name_of};
 use crate::record::{Batch, FOREIGN};
-use crate::storage::{Directory, Sequential, open_file};
+use crate::storage::{Directory, Sequential, failed, open_file};
 
 const BLOCK_LEN: usize = 32 * 1024;
 const HEADER_LEN: usize = 7;

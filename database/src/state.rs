@@ -15,12 +15,12 @@ use leveltable::db::{DbEntry, InternalKeyComparator, MAX_SEQUENCE};
 use leveltable::{BytewiseComparator, Comparator, Compression, Corruption, DbTable, Error};
 use leveltable::{ErrorKind, OpenOptions, Result, Section, TableCache, WriteOptions};
 
-use crate::database::DatabaseOptions;
-use crate::directory::{Current, FileKind, changed, failed, file_name, list};
+use crate::directory::{Current, FileKind, changed, file_name, list};
 use crate::indexeddb::IndexedDbComparator;
 use crate::log::{Gap, LogReader, Recovery, damage};
+use crate::options::DatabaseOptions;
 use crate::record::{Edit, TableFile};
-use crate::storage::{Directory, Sequential};
+use crate::storage::{Directory, Sequential, failed};
 
 /// Bytes of keys and values of a table that is sorted in memory.
 const MAX_SORTED_BYTES: usize = 256 << 20;

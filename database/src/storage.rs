@@ -13,8 +13,6 @@ use leveltable::{Error, ReadAt, Result, Source};
 use same_file::Handle;
 use tempfile::TempDir;
 
-use crate::directory::failed;
-
 /// A directory that is read. Names are those of files in it.
 pub trait Directory: Debug + Send + Sync {
     /// What messages call it.
@@ -92,6 +90,16 @@ impl NewFile for File {
 /// A directory of the file system.
 #[derive(Debug)]
 pub struct FileSystem(pub PathBuf);
+
+const IN_USE: &str = ", which its writer keeps to itself, as LevelDB does on Windows; close it";
+
+/// A failed operation on a path. On Windows, LevelDB's writer opens its log and its MANIFEST for itself alone.
+pub(crate) fn failed(doing: &str, error: io::Error, path: &Path) -> Error {
+    // 32 is ERROR_SHARING_VIOLATION.
+    let is_in_use = cfg!(windows) && error.raw_os_error() == Some(32);
+    let hint = if is_in_use { IN_USE } else { "" };
+    Error::io(format!("{doing}{hint}"), error).at_path(path)
+}
 
 /// Opens a regular file for reading. (Opening a pipe would wait for its writer.)
 pub(crate) fn open_file(path: &Path) -> io::Result<File> {

@@ -11,6 +11,7 @@ use std::vec;
 use bytes::Bytes;
 use itertools::Itertools as _;
 use leveltable::db::{DbCursor, DbEntry, DbRange, MAX_SEQUENCE, ValueType, Version};
+use leveltable::sister_crates::{no_prefixes, prefix_bounds_from};
 use leveltable::{DbTable, Error, ErrorKind, KeyRange, Result, SortedInput, TableCache};
 
 use self::VersionState::{Deleted, FileNotListed, Live, Overwritten};
@@ -38,6 +39,54 @@ pub struct DatabaseRange {
     parts: VecDeque<Part>,
     /// In an order that is not known, the newest version of each key.
     newest: HashMap<Bytes, u64>,
+}
+
+/// Walks.
+impl Database {
+    /// All entries in order, from either end.
+    ///
+    /// In a database whose order is not known, entries come as its files store them, from the front only, and the keys are held in
+    /// memory meanwhile.
+    pub fn iter(&self) -> DatabaseRange {
+        self.range(..)
+    }
+
+    /// The entries whose keys are within `bounds`, from either end. Tables are opened when the range gets to them.
+    pub fn range(&self, bounds: impl KeyRange) -> DatabaseRange {
+        DatabaseRange::new(self.clone(), Ok(bounds.key_bounds()))
+    }
+
+    /// The entries whose keys begin with `prefix`, from either end.
+    ///
+    /// Only in bytewise order do such keys always lie together. In any other order the only item is an error of
+    /// [`ErrorKind::Comparator`]: use a range there.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DatabaseRange {
+        self.prefix_from(prefix, Bound::<&[u8]>::Unbounded)
+    }
+
+    /// The entries of [`prefix`](Database::prefix) from `start` on: the next page after a key, for example. A start before the prefix
+    /// leaves all entries; one after it, none.
+    ///
+    /// ```no_run
+    /// use std::ops::Bound;
+    ///
+    /// # let db = leveltable_database::Database::open_read_only("db")?;
+    /// let last_shown = "user/20";
+    /// for entry in db.prefix_from("user/", Bound::Excluded(last_shown)).take(20) {
+    ///     println!("{}", entry?.0.escape_ascii());
+    /// }
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    pub fn prefix_from(
+        &self,
+        prefix: impl AsRef<[u8]>,
+        start: Bound<impl AsRef<[u8]>>,
+    ) -> DatabaseRange {
+        let (state, bounds) = (self.state(), prefix_bounds_from(prefix.as_ref(), start));
+        let bounds = state.is_bytewise.then_some(bounds);
+        let bounds = bounds.ok_or_else(|| no_prefixes(&state.order_name));
+        DatabaseRange::new(self.clone(), bounds)
+    }
 }
 
 impl DatabaseRange {

@@ -1,0 +1,80 @@
+//! The files of a database, and which of them count.
+
+use std::collections::HashSet;
+
+use leveltable::Result;
+
+use crate::directory::{FileKind, file_name, list, name_of};
+use crate::record::TableFile;
+use crate::state::State;
+
+/// A file of a database's directory, or one that should be there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DatabaseFile {
+    /// Its name.
+    pub name: String,
+    /// What it is, by its name.
+    pub kind: FileKind,
+    /// The number in its name.
+    pub number: Option<u64>,
+    /// Its size in bytes; `None` if it is not there.
+    pub bytes: Option<u64>,
+    /// Whether it counts.
+    pub state: FileState,
+    /// The level, and what the MANIFEST says of the table, if it lists it.
+    pub listed: Option<(u32, TableFile)>,
+}
+
+/// Whether a file is part of its database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FileState {
+    /// Part of the database.
+    Live,
+    /// Listed, and not there.
+    Missing,
+    /// It was part of the database, and its contents are elsewhere now: a writer would have removed it.
+    Obsolete,
+    /// A table or a log that the MANIFEST does not know. LevelDB deletes such files when it opens the database.
+    Orphan,
+    /// No data: `LOG`, `LOCK` and the like, and files of others.
+    Aside,
+}
+
+impl State {
+    /// The files of the directory, and those that are listed and not there.
+    pub(crate) fn files(&self) -> Result<Vec<DatabaseFile>> {
+        let (mut names, listed) = (list(&*self.dir)?, &self.version.tables);
+        let found: HashSet<_> = names.keys().map(|name| FileKind::of(name)).collect();
+        let tables = listed.keys().map(|&number| file_name(number, "ldb"));
+        let log = self.recovery.missing_log;
+        let missing = tables.chain(log.map(|number| file_name(number, "log")));
+        let missing = missing.filter(|name| !found.contains(&FileKind::of(name)));
+        names.extend(missing.map(|name| (name, None)));
+        let current = self.current.as_ref().map(|current| name_of(&current.path));
+        let file = |(name, bytes): (String, Option<u64>)| {
+            let (kind, number) = FileKind::of(&name);
+            let id = number.unwrap_or(0);
+            let table = listed.get(&id).filter(|_| kind == FileKind::Table);
+            let state = match kind {
+                _ if bytes.is_none() => FileState::Missing,
+                FileKind::Current => FileState::Live,
+                FileKind::Manifest if current.as_ref() == Some(&name) => FileState::Live,
+                FileKind::Table if table.is_some() => FileState::Live,
+                FileKind::Table if !self.version.deleted.contains(&id) => FileState::Orphan,
+                FileKind::Log if self.version.needs_log(id) => FileState::Live,
+                FileKind::Manifest | FileKind::Table | FileKind::Log => FileState::Obsolete,
+                FileKind::Other => FileState::Aside,
+            };
+            DatabaseFile {
+                name,
+                kind,
+                number,
+                bytes,
+                state,
+                listed: table.map(|table| (table.level, table.file.clone())),
+            }
+        };
+        Ok(names.into_iter().map(file).collect())
+    }
+}

@@ -1,0 +1,66 @@
+//! How a database is opened.
+
+use std::sync::Arc;
+
+use leveltable::{Comparator, OpenOptions};
+
+#[cfg(doc)]
+use crate::Database;
+
+/// How a database is opened.
+///
+/// ```no_run
+/// use leveltable_database::DatabaseOptions;
+///
+/// let db = DatabaseOptions::new().skip_damaged(true).open_read_only("db")?;
+/// for (file, gap) in &db.recovery().gaps {
+///     println!("{file}: {} bytes at {}", gap.bytes, gap.offset);
+/// }
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct DatabaseOptions {
+    pub(crate) comparator: Option<Arc<dyn Comparator>>,
+    pub(crate) tables: OpenOptions,
+    max_open_tables: Option<usize>,
+    pub(crate) skip_damaged: bool,
+}
+
+impl DatabaseOptions {
+    /// The comparator that the MANIFEST names, the shared cache of 32 MiB, up to 500 open tables, damage is an error.
+    pub fn new() -> DatabaseOptions {
+        DatabaseOptions::default()
+    }
+
+    /// The order of the user keys, where it is not one that this crate knows: [`BytewiseComparator`](leveltable::BytewiseComparator) and
+    /// [`IndexedDbComparator`](crate::IndexedDbComparator) are found by the name in the MANIFEST. Opening a database that names another order fails.
+    pub fn comparator(mut self, comparator: impl Comparator + 'static) -> DatabaseOptions {
+        self.comparator = Some(Arc::new(comparator));
+        self
+    }
+
+    /// How tables are opened and read: filter policies, caches, checksums. Its comparator is not used.
+    pub fn tables(mut self, options: OpenOptions) -> DatabaseOptions {
+        self.tables = options;
+        self
+    }
+
+    /// How many tables may be open at a time, each with its index and filter in memory; at least 1. Ranges keep those open that
+    /// they are in.
+    pub fn max_open_tables(mut self, most: usize) -> DatabaseOptions {
+        self.max_open_tables = Some(most.max(1));
+        self
+    }
+
+    /// Leaves out damaged records of logs instead of failing; [`Database::recovery`] then says which. What they set is missing,
+    /// and what they deleted or replaced appears again.
+    pub fn skip_damaged(mut self, yes: bool) -> DatabaseOptions {
+        self.skip_damaged = yes;
+        self
+    }
+
+    pub(crate) fn open_tables_limit(&self) -> usize {
+        self.max_open_tables.unwrap_or(500)
+    }
+}
