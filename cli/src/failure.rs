@@ -99,6 +99,10 @@ fn with_remedies(error: &Error) -> String {
             "`scan --skip-damaged` reads the database",
         )
         .replace("need DatabaseOptions::comparator", "need one that is known")
+        .replace(
+            "name the comparator that this database was",
+            "name by --comparator the one that it was",
+        )
         + &command.map_or_else(String::new, |command| format!("; {command}"))
 }
 

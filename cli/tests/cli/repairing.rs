@@ -129,3 +129,21 @@ fn a_file_that_is_refused_belongs_to_a_database_that_can_be_repaired() {
     let line = complaint(run([scan, &alone]), 2);
     assert!(!line.contains("leveltable repair"), "{line}");
 }
+
+/// The keys of an empty IndexedDB could be in either order.
+#[test]
+fn an_unknown_order_is_asked_for() {
+    let scratch = TempDir::new().unwrap();
+    let db = scratch.path().join("db");
+    let mut builder = DatabaseBuilder::create(&db, DatabaseBuildOptions::new()).unwrap();
+    builder.put([0; 5], "5").unwrap();
+    builder.finish().unwrap();
+    fs::remove_file(db.join("MANIFEST-000001")).unwrap();
+    let line = complaint(repair(&db, "new", &[]), 2);
+    assert!(line.contains("--comparator"), "{line}");
+    let output = repair(&db, "new", &["--comparator", "idb_cmp1"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let info = run([Path::new("info"), &scratch.path().join("new")]);
+    let info = String::from_utf8(info.stdout).unwrap();
+    assert!(info.contains("idb_cmp1"), "{info}");
+}
