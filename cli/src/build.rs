@@ -115,6 +115,7 @@ fn build_database(args: &Args, order: KeyOrder, tables: WriteOptions) -> Result<
             _ => builder.put(key, value),
         };
         if let Err(failed) = fill(&mut add, entries, order, args) {
+            interrupt::after_failure();
             failure = Some(failed);
             return Ok(None);
         }

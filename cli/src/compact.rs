@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
@@ -10,13 +9,13 @@ use leveltable::Compression;
 use leveltable_database::{CompactOptions, compact_into};
 
 use crate::Answer;
-use crate::database::{self, is_database, order_beside};
+use crate::database::{self, order_beside};
 use crate::failure::Failure;
 use crate::input::{self, Input, Lines, parse_change};
 use crate::interrupt;
 use crate::notation::Notation;
 use crate::output::{count, print};
-use crate::place::is_url;
+use crate::replace::{check_directories, how_to_replace, shell_word};
 use crate::row::Bounds;
 use crate::sort::KeyOrder;
 use crate::write::{codecs, compression, report_leftovers};
@@ -67,18 +66,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
-    if is_url(&args.new) {
-        return Err(Failure::of(
-            &args.new,
-            "a database is a directory, and not an object",
-        ));
-    }
-    if !is_database(&args.dir) && fs::metadata(&args.dir).is_ok_and(|there| !there.is_dir()) {
-        return Err(Failure::of(
-            &args.dir,
-            "not a directory: name that of the database",
-        ));
-    }
+    check_directories(&args.dir, &args.new)?;
     let mut options = CompactOptions::new().database(database::options(false));
     let notation = Notation::of(args.hex, false);
     let key = |option: &str, written: &Option<OsString>| {
@@ -127,10 +115,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         ));
     } else {
         let what = if is_part { "this part" } else { "it" };
-        lines.push(format!(
-            "To put {what} in the place of the old one, while no program has it open:"
-        ));
-        lines.extend(replacing(dir, new));
+        lines.extend(how_to_replace(what, dir, new));
     }
     print(lines.join("\n") + "\n")?;
     report_leftovers(&built.leftovers);
@@ -155,86 +140,4 @@ fn read_changes(path: &Path, order: KeyOrder) -> Result<Vec<Change>, Failure> {
     let order = order.of_user_keys();
     changes.sort_by(|(a, _), (b, _)| order.compare(a, b));
     Ok(changes)
-}
-
-/// Returns the commands that put `new` in the place of `old`, which is kept beside it.
-fn replacing(old: &Path, new: &Path) -> Vec<String> {
-    // A link goes on to name the same place.
-    let is_link = fs::symlink_metadata(old).is_ok_and(|there| there.is_symlink());
-    let place = if is_link {
-        fs::canonicalize(old).unwrap_or_else(|_| old.into())
-    } else {
-        old.into()
-    };
-    let mut names = (0..).map(|n: u32| {
-        let mut name = place.clone().into_os_string();
-        name.push(if n == 0 {
-            ".old".to_owned()
-        } else {
-            format!(".old{n}")
-        });
-        PathBuf::from(name)
-    });
-    let kept = names.find(|path| fs::symlink_metadata(path).is_err());
-    let [place_word, kept, new] = [&place, &kept.unwrap_or_default(), new].map(shell_word);
-    if cfg!(windows) {
-        return vec![
-            format!("  move {place_word} {kept}"),
-            format!("  move {new} {place_word}"),
-        ];
-    }
-    if is_mount_point(&place) {
-        return vec![
-            format!("  mkdir {kept} && mv {place_word}/* {kept}"),
-            format!("  mv {new}/* {place_word} && rmdir {new}"),
-        ];
-    }
-    vec![
-        format!("  mv {place_word} {kept}"),
-        format!("  mv {new} {place_word}"),
-    ]
-}
-
-/// Whether a directory lies in another file system than its parent, and so cannot be renamed.
-#[cfg(unix)]
-fn is_mount_point(path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let device = |path: &Path| fs::metadata(path).map(|there| there.dev()).ok();
-    device(path) != device(&path.join(".."))
-}
-
-#[cfg(not(unix))]
-fn is_mount_point(_: &Path) -> bool {
-    false
-}
-
-/// Returns a path as a shell takes it.
-fn shell_word(path: &Path) -> String {
-    let path = path.display().to_string();
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
-    // A name that begins with a dash would be an option.
-    let path = if path.starts_with('-') {
-        format!("./{path}")
-    } else {
-        path
-    };
-    match path.chars().all(is_plain) {
-        true => path,
-        false if cfg!(windows) => format!("\"{path}\""),
-        false => format!("'{}'", path.replace('\'', r"'\''")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_of_a_shell_are_quoted() {
-        let words =
-            ["db", "/a/b.c", "my world", "-x", "it's"].map(|path| shell_word(Path::new(path)));
-        if cfg!(unix) {
-            assert_eq!(words, ["db", "/a/b.c", "'my world'", "./-x", r"'it'\''s'"]);
-        }
-    }
 }

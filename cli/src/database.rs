@@ -17,6 +17,7 @@ use serde_json::json;
 
 use crate::output::{complain, note};
 use crate::place::is_url;
+use crate::replace::shell_word;
 use crate::row::{Bounds, Row, RowSource, directed};
 use crate::sort::KeyOrder;
 
@@ -145,6 +146,26 @@ fn directory_of(path: &Path) -> Option<&Path> {
 /// known.
 pub(crate) fn order_beside(path: &Path) -> Option<KeyOrder> {
     KeyOrder::of_database(&Manifest::read(directory_of(path)?)?.comparator)
+}
+
+/// Returns the command for a damaged file of a database, or for the directory of one. A directory of tables alone may be something else.
+pub(crate) fn repair_command(path: &Path) -> Option<String> {
+    let is_part = kind_of(path).0 != FileKind::Other;
+    let directory = if is_part { path.parent()? } else { path };
+    let directory = Path::new(".").join(directory);
+    let is_of_database = |file: fs::DirEntry| match kind_of(Path::new(&file.file_name())).0 {
+        FileKind::Current | FileKind::Manifest => true,
+        FileKind::Log => !is_part,
+        FileKind::Table | FileKind::Other => false,
+    };
+    let mut files = fs::read_dir(&directory).ok()?.flatten();
+    let directory = match directory.strip_prefix(".") {
+        Ok(named) if named != Path::new("") => named,
+        _ => &directory,
+    };
+    let command = format!("`leveltable repair {} NEW`", shell_word(directory));
+    let is_database = files.any(is_of_database);
+    is_database.then(|| format!("{command} writes what is left of the database to a new one"))
 }
 
 /// Says on standard error, if the table at `path` is a part of a database, that it is no more.

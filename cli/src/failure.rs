@@ -6,8 +6,9 @@ use std::fmt::{self, Display};
 use std::io;
 use std::path::Path;
 
-use leveltable::Error;
+use leveltable::{Error, ErrorKind};
 
+use crate::database::repair_command;
 use crate::place::is_url;
 
 /// The reason why a command ended early.
@@ -57,7 +58,7 @@ impl From<Error> for Failure {
             {
                 Failure::taken(path)
             }
-            _ => Failure::Message(with_remedies(&error.to_string())),
+            _ => Failure::Message(with_remedies(&error)),
         }
     }
 }
@@ -81,15 +82,28 @@ impl Display for Failure {
     }
 }
 
-/// Returns the message of an error, in which the options of the library are those of the tool.
-fn with_remedies(message: &str) -> String {
+/// What the library says of a database without a sound MANIFEST.
+const WITHOUT_MANIFEST: &str = "; open_without_manifest reads what tables and logs say";
+
+/// Returns the message of an error, in which the options of the library are those of the tool, and the command for a damaged database.
+fn with_remedies(error: &Error) -> String {
+    let message = error.to_string();
+    let is_damaged = matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotATable)
+        || message.ends_with(WITHOUT_MANIFEST);
+    let command = error.path().filter(|_| is_damaged).and_then(repair_command);
+    let of_any = "; `leveltable repair` writes what is left to a new one";
     message
-        .replace("open_without_manifest reads", "`leveltable salvage` copies")
+        .replace(WITHOUT_MANIFEST, command.as_ref().map_or(of_any, |_| ""))
         .replace(
             "skip_damaged reads the database",
             "`scan --skip-damaged` reads the database",
         )
         .replace("need DatabaseOptions::comparator", "need one that is known")
+        .replace(
+            "name the comparator that this database was",
+            "name by --comparator the one that it was",
+        )
+        + &command.map_or_else(String::new, |command| format!("; {command}"))
 }
 
 pub(crate) const NO_CREDENTIALS: &str = "no credentials for S3: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or \

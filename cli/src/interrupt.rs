@@ -69,11 +69,17 @@ pub(crate) fn guard_directory<T>(
         }));
     };
     let done = work(Box::new(guard));
-    if done.is_err() && INTERRUPTED_AT.get().is_some() {
-        // It failed because its files vanished. The handler ends the program.
-        thread::sleep(Duration::from_secs(10));
+    if done.is_err() {
+        after_failure();
     }
     done
+}
+
+/// Waits for the end of the program if the user terminates it: work fails when the handler removes its files.
+pub(crate) fn after_failure() {
+    if INTERRUPTED_AT.get().is_some() {
+        thread::sleep(Duration::from_secs(10));
+    }
 }
 
 /// Calls `undo` before the program ends because the user terminates it. If that returns `false`, the program goes on.

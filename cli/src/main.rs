@@ -33,6 +33,8 @@ mod remote;
 #[cfg(not(feature = "object-store"))]
 #[path = "no_remote.rs"]
 mod remote;
+mod repair;
+mod replace;
 mod row;
 mod salvage;
 mod scan;
@@ -51,7 +53,7 @@ use clap::{Parser, Subcommand};
 use crate::failure::Failure;
 
 /// Inspects, searches and checks LevelDB's table files (.ldb, .sst), salvages damaged ones and builds new
-/// ones; builds and compacts databases.
+/// ones; builds, compacts and repairs databases.
 #[derive(Parser)]
 #[command(name = "leveltable", version, after_help = include_str!("help/leveltable.txt").trim_end(), max_term_width = 100)]
 #[command(infer_subcommands = true)]
@@ -68,6 +70,7 @@ enum Command {
     Splits(splits::Args),
     Verify(verify::Args),
     Salvage(salvage::Args),
+    Repair(repair::Args),
     Build(build::Args),
     Compact(compact::Args),
     Merge(merge::Args),
@@ -103,6 +106,7 @@ fn main() -> ExitCode {
         Command::Splits(args) => splits::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Salvage(args) => salvage::run(&args),
+        Command::Repair(args) => repair::run(&args),
         Command::Build(args) => build::run(&args),
         Command::Compact(args) => compact::run(&args),
         Command::Merge(args) => merge::run(&args),

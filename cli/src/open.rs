@@ -401,10 +401,13 @@ pub(crate) fn check_is_file(path: &Path) -> Result<(), Failure> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => fail("no such file"),
         Err(e) => fail(&e.to_string()),
         Ok(metadata) if metadata.is_dir() => match tables_in(path).as_deref() {
-            Some([table, ..]) => fail(&format!(
-                "is a directory of tables: name one, such as {}",
-                table.display()
-            )),
+            Some([table, ..]) => match database::repair_command(path) {
+                Some(command) => fail(&format!("a database without CURRENT; {command}")),
+                None => fail(&format!(
+                    "is a directory of tables: name one, such as {}",
+                    table.display()
+                )),
+            },
             // Says what it is instead.
             _ => Ok(database::options(false).open_read_only(path).map(drop)?),
         },

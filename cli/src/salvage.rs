@@ -12,7 +12,7 @@ use leveltable::{Destination, ErrorKind, OpenOptions, TableBuilder, WriteOptions
 use leveltable_repair::{IndexState, SalvageOptions, SalvageReport, salvage};
 
 use crate::Answer;
-use crate::database::{self, order_beside};
+use crate::database::{self, order_beside, repair_command};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::open::{AnyTable, Keys, KeysArg, check_is_file, is_manifest, open_as};
@@ -199,10 +199,11 @@ fn nothing_to_salvage(path: &Path) -> Failure {
     match source(path).and_then(|source| options.open_source(source)) {
         // Another kind of file is named.
         Err(e) if e.kind() == ErrorKind::NotATable => e.into(),
-        _ => Failure::of(
-            path,
-            "nothing to salvage: the file has no intact block of a table",
-        ),
+        _ => {
+            let what = "nothing to salvage: the file has no intact block of a table";
+            let command = repair_command(path).map(|command| format!("; {command}"));
+            Failure::of(path, format!("{what}{}", command.unwrap_or_default()))
+        }
     }
 }
 

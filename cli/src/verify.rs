@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use crate::Answer;
 use crate::database::info::gap_name;
-use crate::database::{self, is_database, state_name};
+use crate::database::{self, is_database, repair_command, state_name};
 use crate::failure::{Failure, is_not_found};
 use crate::open::{Keys, KeysArg, check_is_file, is_manifest, order_named};
-use crate::output::{Progress, Rows, count};
+use crate::output::{Progress, Rows, count, note};
 use crate::place::{copy_if_remote, each_file, expand, is_url, source};
 use crate::remote::open_set;
 use crate::salvage::{in_blocks, lines_of};
@@ -66,23 +66,29 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         if is_database(path) {
             return check_database(path, &mut report);
         }
-        // Reading a large table to find out that it is no manifest would take long.
-        let may_be_set = if is_url(path) || path.is_file() {
-            is_manifest(path).unwrap_or_else(|e| is_not_found(&e))
-        } else {
-            path.is_dir()
-        };
-        match may_be_set.then(|| open_set(path)).transpose() {
-            Ok(Some(Some(set))) => check_set(path, &*set, &mut report),
-            Ok(_) => report.table(path, verify_file(path, args)),
-            // What is wrong with a damaged manifest is told as of any table.
-            Err(failure) => {
-                let verified = verify_file(path, args).ok();
-                let damaged = verified.filter(|verified| !verified.is_sound());
-                report.table(path, damaged.ok_or(failure))
-            }
-        }
+        let answer = check_file(path, &mut report)?;
+        Ok(report.or_repair(path, answer))
     })
+}
+
+/// Checks a table or a set.
+fn check_file(path: &Path, report: &mut Report<'_>) -> Result<Answer, Failure> {
+    // Reading a large table to find out that it is no manifest would take long.
+    let may_be_set = if is_url(path) || path.is_file() {
+        is_manifest(path).unwrap_or_else(|e| is_not_found(&e))
+    } else {
+        path.is_dir()
+    };
+    match may_be_set.then(|| open_set(path)).transpose() {
+        Ok(Some(Some(set))) => check_set(path, &*set, report),
+        Ok(_) => report.table(path, verify_file(path, report.args)),
+        // What is wrong with a damaged manifest is told as of any table.
+        Err(failure) => {
+            let verified = verify_file(path, report.args).ok();
+            let damaged = verified.filter(|verified| !verified.is_sound());
+            report.table(path, damaged.ok_or(failure))
+        }
+    }
 }
 
 /// Prints what is found out.
@@ -104,6 +110,17 @@ impl Report<'_> {
         };
         self.write(path, fields, text)?;
         Ok(verified?.answer())
+    }
+
+    /// Says what to do if a database, or a file of one, is damaged.
+    fn or_repair(&self, path: &Path, answer: Answer) -> Answer {
+        if answer == Answer::No
+            && !self.args.quiet
+            && let Some(command) = repair_command(path)
+        {
+            note(path, command);
+        }
+        answer
     }
 
     /// Prints what was found out about a set or a database, or that a file of it is missing. The record also has this field, and the
@@ -275,7 +292,8 @@ fn check_database(path: &Path, report: &mut Report<'_>) -> Result<Answer, Failur
     let logs = count(db.recovery().logs.len() as u64, "log");
     let tables = count(tables, "table");
     let what = format!("a database of {tables} and {logs}{notes}");
-    report.whole(path, worst, &what, &what, keys())
+    let answer = report.whole(path, worst, &what, &what, keys())?;
+    Ok(report.or_repair(path, answer))
 }
 
 /// Checks a table that the MANIFEST lists, in the order that the MANIFEST names, and that it is as listed.

@@ -1,4 +1,4 @@
-"""Reads and writes LevelDB's tables (``.ldb``, ``.sst``), and reads, builds and compacts its databases: without LevelDB, its lock, or a compiler.
+"""Reads and writes LevelDB's tables (``.ldb``, ``.sst``), and reads, builds, compacts and repairs its databases: without LevelDB, its lock, or a compiler.
 
 >>> import leveltable as lt
 >>> with lt.TableBuilder("fruit.ldb") as t:  # appears whole when the block ends
@@ -14,7 +14,7 @@ Keys and values are ``bytes``. Where they are passed in, ``str`` is taken as UTF
 lock, so threads run side by side.
 """
 
-from ._native import Batches, publish, salvage, verify
+from ._native import Batches, publish, repair_database, salvage, verify
 from .errors import CorruptionError, Error, NotATableError, OrderError
 from .tables import Database, Reader, Table, TableBuilder, build_database, compact_database, merge, open, write_arrow
 
@@ -33,6 +33,7 @@ __all__ = [
     "merge",
     "open",
     "publish",
+    "repair_database",
     "salvage",
     "verify",
     "write_arrow",

@@ -4,7 +4,19 @@ from typing import Any, TypeVar, final, overload
 from typing_extensions import Self, Unpack, disjoint_base
 
 from .options import Data, Key, Path, WriteOptions
-from .reports import BuiltDatabase, Compacted, DatabaseFile, Properties, Recovery, SalvageReport, Stats, Summary, VerifyReport, Version
+from .reports import (
+    BuiltDatabase,
+    Compacted,
+    DatabaseFile,
+    Properties,
+    Recovery,
+    RepairReport,
+    SalvageReport,
+    Stats,
+    Summary,
+    VerifyReport,
+    Version,
+)
 
 __all__ = [
     "Batches",
@@ -15,6 +27,7 @@ __all__ = [
     "_build_database",
     "_compact_database",
     "publish",
+    "repair_database",
     "salvage",
     "verify",
 ]
@@ -91,4 +104,7 @@ def _compact_database(
 ) -> Compacted: ...
 def verify(path: Path) -> VerifyReport: ...
 def salvage(source: Path, target: Path, **options: Unpack[WriteOptions]) -> SalvageReport: ...
+def repair_database(
+    path: Path, new: Path, *, comparator: str | None = None, ignore_space: bool = False
+) -> RepairReport: ...
 def publish(manifest: Path, tables: Sequence[Path], *, replacing: Reader | None = None) -> str: ...

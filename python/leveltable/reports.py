@@ -115,6 +115,44 @@ class Compacted(NamedTuple):
     built: BuiltDatabase
 
 
+class RepairFinding(NamedTuple):
+    """What ``repair_database`` has to say of a part of a database.
+
+    ``grade`` is lost (data did not come back), unproven (keys may be missing, older than they were, or back although they were deleted),
+    left-out (what counted no longer) or note. What is lost or unproven are keys from ``first_key`` to ``last_key``, both included; the
+    range is open where one is ``None``. ``offset`` and ``length`` are bytes of ``file``; ``keys`` is the number of keys, if known.
+    """
+
+    grade: str
+    file: str | None
+    offset: int | None
+    length: int | None
+    reason: str
+    first_key: bytes | None
+    last_key: bytes | None
+    keys: int | None
+
+
+class RepairedFile(NamedTuple):
+    """A file of a damaged database: how many versions were read from it (of a MANIFEST, records), and what became of it."""
+
+    name: str
+    kind: str
+    file_bytes: int | None
+    versions: int
+    state: str
+
+
+class RepairReport(NamedTuple):
+    """What ``repair_database`` found and wrote. ``is_complete`` if nothing is lost or unproven."""
+
+    is_complete: bool
+    findings: list[RepairFinding]
+    files: list[RepairedFile]
+    built: BuiltDatabase
+    comparator: str
+
+
 class Version(NamedTuple):
     """A version of a key that a file of a database still holds; ``value`` is ``None`` for a deletion.
 

@@ -26,7 +26,7 @@ mod _native {
         database::Database,
         new_database::{_build_database, _compact_database},
         publish::publish,
-        repair::{salvage, verify},
+        repair::{repair_database, salvage, verify},
         table::{Reader, Table},
     };
 }

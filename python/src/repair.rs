@@ -1,10 +1,15 @@
-//! `verify` and `salvage`.
+//! `verify`, `salvage` and `repair_database`.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use leveltable::{Destination, ErrorKind, Result, Source, TableBuilder};
-use leveltable_repair::{SalvageOptions, SalvageReport, VerifyOptions};
+use leveltable::{
+    BytewiseComparator, Comparator, Destination, ErrorKind, Result, Source, TableBuilder,
+};
+use leveltable_database::IndexedDbComparator;
+use leveltable_repair::{RepairOptions, SalvageOptions, SalvageReport, VerifyOptions};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -81,4 +86,41 @@ fn finish(report: SalvageReport, finish: impl FnOnce() -> Result<()>) -> Result<
         finish()?;
     }
     Ok(report)
+}
+
+/// Writes what is left of the damaged database in the directory `path` to a new one at `new`, and reports what is lost or in doubt.
+///
+/// Only reads `path`. The new database appears complete and synced, or not at all. `comparator` names the order of the keys, if no
+/// MANIFEST is left that does: "leveldb.BytewiseComparator", or "idb_cmp1" for Chrome's IndexedDB. As much space as `path` takes must be
+/// free, unless `ignore_space`. While a program has the database open, this fails.
+#[pyfunction]
+#[pyo3(signature = (path, new, *, comparator=None, ignore_space=false))]
+pub(crate) fn repair_database<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    new: PathBuf,
+    comparator: Option<&str>,
+    ignore_space: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let order: Option<Arc<dyn Comparator>> = match comparator {
+        None => None,
+        Some("leveldb.BytewiseComparator") => Some(Arc::new(BytewiseComparator)),
+        Some("idb_cmp1") => Some(Arc::new(IndexedDbComparator)),
+        Some(other) => {
+            return Err(PyValueError::new_err(format!(
+                "unknown comparator {other:?}"
+            )));
+        }
+    };
+    let mut signal = Ok(());
+    let report = py.detach(|| {
+        let options = RepairOptions::new().ignore_space(ignore_space);
+        let options = match order {
+            Some(order) => options.comparator(order),
+            None => options,
+        };
+        leveltable_repair::repair(path, new, options.progress(|_| look(&mut signal)))
+    });
+    signal?;
+    report::repaired(py, &report.map_err(raise)?)
 }

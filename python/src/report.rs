@@ -7,7 +7,9 @@ use leveltable::{Stats, Summary};
 use leveltable_database::{
     BuiltDatabase, Compacted, DatabaseFile, Gap, HistoryEntry, Recovery, TableFile, VersionState,
 };
-use leveltable_repair::{Finding, LostRange, SalvageReport, VerifyReport};
+use leveltable_repair::{
+    Finding, LostRange, RepairFinding, RepairReport, RepairedFile, SalvageReport, VerifyReport,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -101,6 +103,36 @@ fn lost<'py>(py: Python<'py>, lost: &LostRange) -> Made<'py> {
         stop: lost.range.end,
         after: lost.after.as_deref(),
         before: lost.before.as_deref(),
+    })
+}
+
+pub(crate) fn repaired<'py>(py: Python<'py>, report: &RepairReport) -> Made<'py> {
+    let findings = report
+        .findings
+        .iter()
+        .map(|found| found_by_repair(py, found));
+    let files = report.files.iter().map(|file| repaired_file(py, file));
+    tuple!(py, "RepairReport", report, [comparator], {
+        is_complete: report.is_complete(),
+        findings: findings.collect::<PyResult<Vec<_>>>()?,
+        files: files.collect::<PyResult<Vec<_>>>()?,
+        built: built(py, &report.written)?,
+    })
+}
+
+fn found_by_repair<'py>(py: Python<'py>, found: &RepairFinding) -> Made<'py> {
+    tuple!(py, "RepairFinding", found, [file, offset, reason, keys], {
+        grade: found.grade.to_string(),
+        length: found.bytes,
+        first_key: found.from.as_deref(),
+        last_key: found.to.as_deref(),
+    })
+}
+
+fn repaired_file<'py>(py: Python<'py>, file: &RepairedFile) -> Made<'py> {
+    tuple!(py, "RepairedFile", file, [name, versions, state], {
+        kind: format!("{:?}", file.kind).to_lowercase(),
+        file_bytes: file.bytes,
     })
 }
 

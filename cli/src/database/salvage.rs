@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     check_out(&args.out, args.force)?;
     let input = &args.input;
     let db = options(true).open_read_only(input).or_else(|e| {
-        let what = format!("{}: taking all tables and logs", Failure::from(e));
+        let what = format!("{}; taking all tables and logs", Failure::from(e));
         complain("note", &what);
         options(true).open_without_manifest(input)
     });

@@ -319,7 +319,8 @@ fn verify_checks_what_the_manifest_lists() {
         text.contains("not sound: ") && text.contains("MANIFEST-000002"),
         "{text}"
     );
-    assert!(text.contains("`leveltable salvage` copies"), "{text}");
+    let command = format!("`leveltable repair {} NEW`", db.display());
+    assert!(text.contains(&command), "{text}");
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod orders;
 mod other_programs;
 #[cfg(target_os = "linux")]
 mod reads;
+mod repairing;
 mod round_trips;
 #[cfg(unix)]
 #[path = "../common/sessions.rs"]
@@ -276,7 +277,7 @@ fn completions_and_manual_pages_know_every_command() {
 
 // ---- Sessions -------------------------------------------------------------------------------
 
-/// Runs the `console` blocks of `tests/sessions/tool/*.md` and of the READMEs: see [`sessions::replay`].
+/// Runs the `console` blocks of `tests/sessions/tool/*.md` of the READMEs and of `docs/repair.md`: see [`sessions::replay`].
 #[test]
 #[cfg(unix)]
 fn sessions_run_as_they_are_written_down() {
@@ -287,6 +288,7 @@ fn sessions_run_as_they_are_written_down() {
         .collect();
     files.push(Path::new(ENGINE).join("README.md"));
     files.push(Path::new(ENGINE).join("database/README.md"));
+    files.push(Path::new(ENGINE).join("docs/repair.md"));
     files.push(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md"));
     let commands = sessions::replay(&files, &testdata(""));
     assert!(commands > 30, "{commands}");

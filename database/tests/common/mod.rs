@@ -17,6 +17,9 @@ use leveltable_database::DatabaseRange;
 mod encode;
 pub(crate) mod memory;
 
+/// A key and its value.
+pub(crate) type Stored = (Vec<u8>, Vec<u8>);
+
 /// A key, and its new value or none.
 pub(crate) type Change = (Vec<u8>, Option<Vec<u8>>);
 
@@ -68,12 +71,14 @@ impl Writer {
         }
     }
 
-    /// Runs a command and returns its answer.
+    /// Runs a command and returns its answer, which is empty if the process has ended.
     pub(crate) fn ask(&mut self, command: &str) -> String {
-        writeln!(self.input, "{command}").unwrap();
-        let mut answer = String::new();
-        self.output.read_line(&mut answer).unwrap();
-        answer.trim_end().to_owned()
+        // Errors name keys, which may be no text.
+        let mut answer = Vec::new();
+        if writeln!(self.input, "{command}").is_ok() {
+            self.output.read_until(b'\n', &mut answer).unwrap();
+        }
+        String::from_utf8_lossy(&answer).trim_end().to_owned()
     }
 
     pub(crate) fn run(&mut self, command: &str) {
@@ -109,6 +114,10 @@ impl Writer {
     }
 
     pub(crate) fn batch(&mut self, changes: &[Change]) {
+        assert_eq!(self.try_batch(changes), "ok");
+    }
+
+    pub(crate) fn try_batch(&mut self, changes: &[Change]) -> String {
         let mut command = "batch 0".to_owned();
         for (key, value) in changes {
             match value {
@@ -116,22 +125,30 @@ impl Writer {
                 None => write!(command, " delete {}", hex(key)).unwrap(),
             }
         }
-        self.run(&command);
+        self.ask(&command)
     }
 
     /// Every entry, by LevelDB's iterator.
-    pub(crate) fn dump(&mut self, scratch: &Path) -> Vec<(Vec<u8>, Vec<u8>)> {
+    pub(crate) fn dump(&mut self, scratch: &Path) -> Vec<Stored> {
+        let (answer, entries) = self.dump_until_error(scratch);
+        assert_eq!(answer, "ok");
+        entries
+    }
+
+    /// The entries up to the first that cannot be read, and what the iterator says at the end.
+    pub(crate) fn dump_until_error(&mut self, scratch: &Path) -> (String, Vec<Stored>) {
         let path = scratch.join("dump");
-        self.run(&format!("dump {}", path.display()));
-        let bytes = std::fs::read(path).unwrap();
+        let answer = self.ask(&format!("dump {}", path.display()));
+        let bytes = std::fs::read(path).unwrap_or_default();
         let mut rest = &bytes[..];
         let mut string = || {
             let (len, after) = rest.split_first_chunk::<4>()?;
-            let (string, after) = after.split_at(u32::from_le_bytes(*len) as usize);
+            let (string, after) = after.split_at_checked(u32::from_le_bytes(*len) as usize)?;
             rest = after;
             Some(string.to_vec())
         };
-        std::iter::from_fn(|| Some((string()?, string()?))).collect()
+        let entries = std::iter::from_fn(|| Some((string()?, string()?)));
+        (answer, entries.collect())
     }
 
     /// As a machine that loses power does, except that the system keeps what was written.
@@ -162,7 +179,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cpp/writer.cc");
+        // Also from other packages of the workspace.
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../database/tests/cpp/writer.cc");
         let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let (built, program) = (
             scratch.path().join("writer"),
@@ -203,6 +221,10 @@ pub(crate) fn copy_dir(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for file in std::fs::read_dir(from).unwrap() {
         let file = file.unwrap();
+        // RepairDB makes a directory of what it could not use.
+        if file.path().is_dir() {
+            continue;
+        }
         std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
     }
 }

@@ -3,6 +3,8 @@
 //
 //   open DIR BUFFER FILE BLOCK SNAPPY BLOOM REUSE ORDER     sizes in bytes, bits per key, the others 0 or 1; order 1 is reverse, 2
 //                                                           bytewise by the name of idb_cmp1
+//   mortal                                                  what is opened next can die
+//   die                                                     end the process at the next table that a compaction has written
 //   batch SYNC  put KEY VALUE | delete KEY ..               words on the same line
 //   snapshot | release                                      hold one, or let the oldest go
 //   compact                                                 all keys
@@ -15,9 +17,14 @@
 //   repair DIR
 //   close
 
+#include <unistd.h>
+
+#include <atomic>
 #include <chrono>
+#include <cstdarg>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <deque>
 #include <fstream>
 #include <iostream>
@@ -27,6 +34,7 @@
 
 #include "leveldb/comparator.h"
 #include "leveldb/db.h"
+#include "leveldb/env.h"
 #include "leveldb/filter_policy.h"
 #include "leveldb/write_batch.h"
 
@@ -48,10 +56,30 @@ class NamedIndexedDb : public leveldb::Comparator {
   void FindShortSuccessor(std::string*) const override {}
 };
 
+// Writes LOG as LevelDB does, and ends the process in the middle of a compaction, as `kill -9` would.
+class MortalLogger : public leveldb::Logger {
+ public:
+  explicit MortalLogger(const std::string& dir) {
+    leveldb::Env::Default()->CreateDir(dir);
+    leveldb::Env::Default()->NewLogger(dir + "/LOG", &log_);
+  }
+  ~MortalLogger() override { delete log_; }
+  void Logv(const char* format, std::va_list arguments) override {
+    log_->Logv(format, arguments);
+    // A line for each output: the compaction is not over.
+    if (dies && std::strncmp(format, "Generated table", 15) == 0) _exit(1);
+  }
+  std::atomic<bool> dies{false};
+
+ private:
+  leveldb::Logger* log_ = nullptr;
+};
+
 std::string Unhex(const std::string& text) {
   std::string bytes;
   if (text == "-") return bytes;
-  for (size_t i = 0; i + 1 < text.size(); i += 2) bytes.push_back(static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16)));
+  const auto digit = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
+  for (size_t i = 0; i + 1 < text.size(); i += 2) bytes.push_back(static_cast<char>(digit(text[i]) << 4 | digit(text[i + 1])));
   return bytes;
 }
 
@@ -64,6 +92,8 @@ struct Writer {
   Reverse reverse;
   NamedIndexedDb indexed_db;
   std::unique_ptr<const leveldb::FilterPolicy> policy;
+  bool is_mortal = false;
+  std::unique_ptr<MortalLogger> logger;
   std::unique_ptr<leveldb::DB> db;
   std::deque<const leveldb::Snapshot*> snapshots;
   std::string figures;  // after "ok"
@@ -121,7 +151,11 @@ struct Writer {
       line >> dir;
       Close();
       leveldb::DB* opened = nullptr;
-      leveldb::Status status = leveldb::DB::Open(OptionsFrom(line), dir, &opened);
+      leveldb::Options options = OptionsFrom(line);
+      if (is_mortal) logger.reset(new MortalLogger(dir));
+      if (is_mortal) options.info_log = logger.get();
+      is_mortal = false;
+      leveldb::Status status = leveldb::DB::Open(options, dir, &opened);
       db.reset(opened);
       return status;
     }
@@ -142,7 +176,11 @@ struct Writer {
       }
       return db->Write(options, &batch);
     }
-    if (command == "snapshot") {
+    if (command == "mortal") {
+      is_mortal = true;
+    } else if (command == "die" && logger) {
+      logger->dies = true;
+    } else if (command == "snapshot") {
       snapshots.push_back(db->GetSnapshot());
     } else if (command == "release" && !snapshots.empty()) {
       db->ReleaseSnapshot(snapshots.front());

@@ -1,0 +1,113 @@
+//! A new database in the place of an old one: what both must be, and the commands that put it there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+use crate::place::is_url;
+
+/// Fails if the old database or the new one is named as something else than a directory.
+pub(crate) fn check_directories(old: &Path, new: &Path) -> Result<(), Failure> {
+    if let Some(url) = [old, new].into_iter().find(|path| is_url(path)) {
+        let what = "a database is a directory, and not an object";
+        return Err(Failure::of(url, what));
+    }
+    if fs::metadata(old).is_ok_and(|there| !there.is_dir()) {
+        let what = "not a directory: name that of the database";
+        return Err(Failure::of(old, what));
+    }
+    Ok(())
+}
+
+/// Returns a line that announces the commands that put `new`, of which `what` says what it is, in the place of `old`; and the commands.
+/// They keep `old` beside it.
+pub(crate) fn how_to_replace(what: &str, old: &Path, new: &Path) -> Vec<String> {
+    let mut lines = vec![format!(
+        "To put {what} in the place of the old one, while no program has it open:"
+    )];
+    lines.extend(commands(old, new));
+    lines
+}
+
+fn commands(old: &Path, new: &Path) -> Vec<String> {
+    // Without a slash at the end, after which a name would lie in the directory.
+    let old: &Path = &old.components().collect::<PathBuf>();
+    // A link goes on to name the same place.
+    let is_link = fs::symlink_metadata(old).is_ok_and(|there| there.is_symlink());
+    let place = if is_link {
+        fs::canonicalize(old).unwrap_or_else(|_| old.into())
+    } else {
+        old.into()
+    };
+    let mut names = (0..).map(|n: u32| {
+        let mut name = place.clone().into_os_string();
+        name.push(if n == 0 {
+            ".old".to_owned()
+        } else {
+            format!(".old{n}")
+        });
+        PathBuf::from(name)
+    });
+    let kept = names.find(|path| fs::symlink_metadata(path).is_err());
+    let [place_word, kept, new] = [&place, &kept.unwrap_or_default(), new].map(shell_word);
+    if cfg!(windows) {
+        return vec![
+            format!("  move {place_word} {kept}"),
+            format!("  move {new} {place_word}"),
+        ];
+    }
+    if is_mount_point(&place) {
+        return vec![
+            format!("  mkdir {kept} && mv {place_word}/* {kept}"),
+            format!("  mv {new}/* {place_word} && rmdir {new}"),
+        ];
+    }
+    vec![
+        format!("  mv {place_word} {kept}"),
+        format!("  mv {new} {place_word}"),
+    ]
+}
+
+/// Whether a directory lies in another file system than its parent, and so cannot be renamed.
+#[cfg(unix)]
+fn is_mount_point(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let device = |path: &Path| fs::metadata(path).map(|there| there.dev()).ok();
+    device(path) != device(&path.join(".."))
+}
+
+#[cfg(not(unix))]
+fn is_mount_point(_: &Path) -> bool {
+    false
+}
+
+/// Returns a path as a shell takes it.
+pub(crate) fn shell_word(path: &Path) -> String {
+    let path = path.display().to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
+    // A name that begins with a dash would be an option.
+    let path = if path.starts_with('-') {
+        format!("./{path}")
+    } else {
+        path
+    };
+    match path.chars().all(is_plain) {
+        true => path,
+        false if cfg!(windows) => format!("\"{path}\""),
+        false => format!("'{}'", path.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_shell_are_quoted() {
+        let words =
+            ["db", "/a/b.c", "my world", "-x", "it's"].map(|path| shell_word(Path::new(path)));
+        if cfg!(unix) {
+            assert_eq!(words, ["db", "/a/b.c", "'my world'", "./-x", r"'it'\''s'"]);
+        }
+    }
+}
