@@ -346,7 +346,8 @@ fn settings(
         .iter()
         .find_map(|table| table.codec?.parse::<Compression>().ok());
     let like = like.unwrap_or_else(|| {
-        WriteOptions::leveldb().compression(codec.unwrap_or(Compression::Snappy))
+        // Without a table, nothing shows what its programs read: all read raw blocks.
+        WriteOptions::leveldb().compression(codec.unwrap_or(Compression::None))
     });
     let sizes = match case.manifest {
         Some(manifest) => manifest.compacted().collect(),

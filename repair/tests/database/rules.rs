@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use leveltable::db::{InternalKey, ValueType};
-use leveltable::{Comparator, ErrorKind, WriteOptions};
+use leveltable::format::codec_name;
+use leveltable::sister_crates::data_frame;
+use leveltable::{Comparator, ErrorKind, OpenOptions, WriteOptions};
 use leveltable_database::{IndexedDbComparator, TableFile};
+use leveltable_repair::sister_crates::repair_in;
 use leveltable_repair::{Grade, RepairOptions, RepairReport};
 
 use crate::encode::{Log, batch, listing, manifest, string, varint};
@@ -702,6 +706,23 @@ fn a_codec_that_this_build_lacks_is_an_error() {
     let error = error_of(&dir, RepairOptions::new());
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.to_string().contains("000005.ldb"), "{error}");
+}
+
+/// Minecraft's LevelDB has no Snappy, and every LevelDB reads raw blocks.
+#[test]
+fn where_no_table_shows_a_codec_none_is_used() {
+    let value = "7".repeat(1000);
+    let log = log_of(&[(6, &[("a", Some(&value))])]);
+    let dir = Dir::new(&[first_record(BYTEWISE, 4, &[])]).with("000004.log", &log.0);
+    let new = Memory::new("new");
+    let options = RepairOptions::new();
+    let report = repair_in(Arc::new(dir.0), Box::new(new.clone()), options).unwrap();
+    assert_eq!(report.written.entries, 1);
+    let files = new.files();
+    let table = files.iter().find(|(name, _)| name.ends_with(".ldb"));
+    let table = OpenOptions::new().open_db_source(table.unwrap().1.clone());
+    let frame = data_frame(table.unwrap().as_table(), 0).unwrap();
+    assert_eq!(codec_name(&frame).unwrap(), "none");
 }
 
 #[test]
