@@ -2,6 +2,7 @@
 //! and a second decoder to check the answers by.
 
 pub mod ask;
+pub mod databases;
 pub mod log;
 pub mod model;
 pub mod naive;
