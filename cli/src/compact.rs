@@ -52,7 +52,7 @@ pub(crate) struct Args {
     /// Compression of the blocks [default: that of the newest table]
     #[arg(long, value_parser = codecs())]
     codec: Option<Compression>,
-    /// Compression level: zstd 1 to 22 [default: 1], zlib and deflate 0 to 9 [default: 6]
+    /// Compression level: zstd up to 22, faster below 0 [default: 1]; zlib and deflate 0 to 9 [default: 6]
     #[arg(
         long,
         value_name = "N",

@@ -23,7 +23,7 @@ pub(crate) struct TableOptions {
     /// Compression of the blocks [default: snappy; of salvage: that of the damaged table]
     #[arg(long, value_parser = codecs())]
     codec: Option<Compression>,
-    /// Compression level: zstd 1 to 22 [default: 1], zlib and deflate 0 to 9 [default: 6]
+    /// Compression level: zstd up to 22, faster below 0 [default: 1]; zlib and deflate 0 to 9 [default: 6]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     level: Option<i32>,
     /// Size of a block before compression [default: 4K; of salvage: those of the damaged table]

@@ -305,7 +305,7 @@ fn lines_that_are_no_entries_build_nothing() {
         (
             &["--codec=zstd", "--level=23"],
             "a\t1\n",
-            &["levels 1 to 22"],
+            &["zstd has levels", "to 22"],
         ),
         (
             &["--filter=none", "--bits-per-key=10"],
