@@ -76,14 +76,13 @@ impl AsyncRange {
     async fn plan(&mut self) -> Result<()> {
         let (table, cursor) = (&self.table, &mut self.cursor);
         if matches!(table.table.order(), Ok(Order::Bytewise)) {
-            table.bring_prefixes(&cursor.bounds).await?;
-            cursor.is_limited = table.table.prefixes_exclude(&cursor.bounds)?;
+            cursor.is_limited = table.prefixes_exclude(&cursor.bounds).await?;
         }
         if !cursor.is_limited {
             let (parts, order) = (&table.table.opened.parts, cursor.order_of_bounds()?);
-            let within = || parts.blocks_within(&cursor.bounds, order).map(drop);
-            table.ask(within).await?;
-            cursor.limit()?;
+            let within = table.ask(|| parts.blocks_within(&cursor.bounds, order));
+            let blocks = within.await?;
+            cursor.limit_to(blocks);
         }
         self.blocks.unasked = cursor.ahead.limits.clone();
         Ok(())

@@ -182,14 +182,16 @@ impl AsyncTable {
         self.ask(candidate).await
     }
 
-    /// Fetches what tells, in the filter of prefixes, whether a key is within these bounds.
-    pub(super) async fn bring_prefixes(&self, bounds: &Bounds) -> Result<()> {
+    /// Whether the filter of prefixes knows that no key is within these bounds.
+    pub(super) async fn prefixes_exclude(&self, bounds: &Bounds) -> Result<bool> {
         let parts = &self.table.opened.parts;
         let Some(prefix) = parts.prefix_to_ask(bounds) else {
-            return Ok(());
+            return Ok(false);
         };
         let passes = || parts.passes_prefix(prefix, REQUEST_LAYERS);
-        self.ask(passes).await.map(drop)
+        let passes = self.ask(passes).await?;
+        self.table.note_prefix(passes);
+        Ok(!passes)
     }
 
     /// Bounds of about `n` parts of the table with about as many bytes each; see [`Table::splits`].

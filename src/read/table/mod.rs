@@ -288,14 +288,19 @@ impl Table {
 
     /// Whether the prefix filter knows that no key is within these bounds; in a database's table, no user key.
     pub(crate) fn prefixes_exclude(&self, bounds: &Bounds) -> Result<bool> {
-        let Opened { parts, store, .. } = &*self.opened;
+        let parts = &self.opened.parts;
         let Some(prefix) = parts.prefix_to_ask(bounds) else {
             return Ok(false);
         };
         let passes = self.opened.ask(|| parts.passes_prefix(prefix, LAYERS))?;
-        let counters = &store.file.counters;
-        counters.add_answer(passes, Counter::PrefixPassed, Counter::PrefixRejected);
+        self.note_prefix(passes);
         Ok(!passes)
+    }
+
+    /// Counts that the prefix filter passed a scan, or did not.
+    pub(crate) fn note_prefix(&self, passes: bool) {
+        let counters = &self.opened.store.file.counters;
+        counters.add_answer(passes, Counter::PrefixPassed, Counter::PrefixRejected);
     }
 
     /// Counters of the table's work so far, for all its clones together, opening included.

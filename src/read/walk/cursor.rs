@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::sync::OnceLock;
 
 use bytes::Bytes;
@@ -372,10 +372,15 @@ impl Cursor {
         if !self.is_limited {
             let (opened, order) = (&*self.table.opened, self.order_of_bounds()?);
             let within = || opened.parts.blocks_within(&self.bounds, order);
-            self.ahead.limits = opened.ask(within)?;
-            self.is_limited = true;
+            self.limit_to(opened.ask(within)?);
         }
         Ok(())
+    }
+
+    /// Says which blocks may have keys within the bounds.
+    pub(crate) fn limit_to(&mut self, blocks: Range<usize>) {
+        self.ahead.limits = blocks;
+        self.is_limited = true;
     }
 
     /// The order, if there is a bound to ask it about: an error then if it is not known.
