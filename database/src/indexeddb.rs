@@ -5,8 +5,9 @@
 //! `content/browser/indexed_db/docs/leveldb_coding_scheme.md`.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
-use leveltable::Comparator;
+use leveltable::{BytewiseComparator, Comparator};
 
 use crate::record::Decoder;
 
@@ -28,6 +29,14 @@ impl Comparator for IndexedDbComparator {
         let by_meaning = of_b.is_some().cmp(&of_a.is_some());
         by_meaning.then(of_a.cmp(&of_b)).then(a.cmp(b))
     }
+}
+
+/// The comparator of this name, if it is built in: LevelDB's default, or that of Chromium's IndexedDB.
+pub fn built_in_comparator(name: &[u8]) -> Option<Arc<dyn Comparator>> {
+    let known: [Arc<dyn Comparator>; 2] =
+        [Arc::new(BytewiseComparator), Arc::new(IndexedDbComparator)];
+    let mut known = known.into_iter();
+    known.find(|comparator| comparator.name().as_bytes() == name)
 }
 
 /// Whether a key is one of Chromium's IndexedDB.

@@ -63,7 +63,7 @@ pub mod sister_crates {
     use leveltable::Result;
 
     pub use crate::compact::{check_outside, settings_of, usual_table_bytes};
-    pub use crate::indexeddb::is_indexed_db_key;
+    pub use crate::indexeddb::{built_in_comparator, is_indexed_db_key};
     pub use crate::log::check_foreign;
     pub use crate::storage::{
         Directory, FileSystem, NewDirectory, NewFile, Sequential, check_space, new_like,

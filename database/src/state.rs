@@ -16,7 +16,7 @@ use leveltable::{BytewiseComparator, Comparator, Compression, Corruption, DbTabl
 use leveltable::{ErrorKind, OpenOptions, Result, Section, TableCache, WriteOptions};
 
 use crate::directory::{Current, FileKind, changed, file_name, list};
-use crate::indexeddb::IndexedDbComparator;
+use crate::indexeddb::built_in_comparator;
 use crate::log::{Gap, LogReader, Recovery, damage};
 use crate::options::DatabaseOptions;
 use crate::record::{Edit, TableFile};
@@ -197,8 +197,9 @@ impl State {
         let stated = version.stated.comparator.as_deref();
         let order: Arc<dyn Comparator> = match (&options.comparator, stated) {
             (Some(given), _) => given.clone(),
-            (None, Some(b"idb_cmp1")) => Arc::new(IndexedDbComparator),
-            (None, _) => Arc::new(BytewiseComparator),
+            (None, stated) => stated
+                .and_then(built_in_comparator)
+                .unwrap_or_else(|| Arc::new(BytewiseComparator)),
         };
         let name = stated.map_or(order.name().into(), String::from_utf8_lossy);
         let is_known = order.name() == name;

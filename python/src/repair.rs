@@ -2,12 +2,9 @@
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use leveltable::{
-    BytewiseComparator, Comparator, Destination, ErrorKind, Result, Source, TableBuilder,
-};
-use leveltable_database::IndexedDbComparator;
+use leveltable::{Destination, ErrorKind, Result, Source, TableBuilder};
+use leveltable_database::sister_crates::built_in_comparator;
 use leveltable_repair::{RepairOptions, SalvageOptions, SalvageReport, VerifyOptions};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -102,16 +99,11 @@ pub(crate) fn repair_database<'py>(
     comparator: Option<&str>,
     ignore_space: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let order: Option<Arc<dyn Comparator>> = match comparator {
-        None => None,
-        Some("leveldb.BytewiseComparator") => Some(Arc::new(BytewiseComparator)),
-        Some("idb_cmp1") => Some(Arc::new(IndexedDbComparator)),
-        Some(other) => {
-            return Err(PyValueError::new_err(format!(
-                "unknown comparator {other:?}"
-            )));
-        }
+    let named = |name: &str| {
+        let order = built_in_comparator(name.as_bytes());
+        order.ok_or_else(|| PyValueError::new_err(format!("unknown comparator {name:?}")))
     };
+    let order = comparator.map(named).transpose()?;
     let mut signal = Ok(());
     let report = py.detach(|| {
         let options = RepairOptions::new().ignore_space(ignore_space);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use leveltable::sister_crates::{Order, internal_order};
-use leveltable::{BytewiseComparator, Comparator, Error, ErrorKind, Result};
-use leveltable_database::sister_crates::Directory;
+use leveltable::{Comparator, Error, ErrorKind, Result};
+use leveltable_database::sister_crates::{Directory, built_in_comparator};
 use leveltable_database::{FileKind, IndexedDbComparator};
 
 use super::manifest::Manifests;
@@ -42,9 +42,11 @@ pub(super) fn survey(
             return Err(unknown_order(dir, &what));
         }
         (Some(given), _) => Order::of(given.clone()),
-        (None, Some(named)) => built_in(named).ok_or_else(|| {
-            unknown_order(dir, &format!("the MANIFEST names the comparator {named:?}"))
-        })?,
+        (None, Some(named)) => {
+            let built_in = built_in_comparator(named.as_bytes()).map(Order::of);
+            let what = || format!("the MANIFEST names the comparator {named:?}");
+            built_in.ok_or_else(|| unknown_order(dir, &what()))?
+        }
         (None, None) => {
             is_guess = true;
             Order::Bytewise
@@ -70,14 +72,6 @@ pub(super) fn survey(
         tables,
         is_guess,
     })
-}
-
-/// The order of this name, if it is known.
-fn built_in(name: &str) -> Option<Order> {
-    let known: [Arc<dyn Comparator>; 2] =
-        [Arc::new(BytewiseComparator), Arc::new(IndexedDbComparator)];
-    let mut known = known.into_iter();
-    known.find(|order| order.name() == name).map(Order::of)
 }
 
 pub(super) fn unknown_order(dir: &dyn Directory, what: &str) -> Error {
