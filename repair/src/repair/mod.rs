@@ -202,17 +202,17 @@ pub(crate) fn repair_in(
         surveyed.tables,
         &mut logs,
     );
-    let logged = read_logs(dir, &case, &mut logs)?;
+    let mut logged = read_logs(dir, &case, &mut logs)?;
     let has_keys = !logged.is_empty() || case.tables.iter().any(|table| table.versions > 0);
     if surveyed.is_guess && has_keys && logged.are_keys_of_indexed_db() {
         let what = "no MANIFEST names the order of keys, which may be that of IndexedDB or not";
         return Err(unknown_order(dir, what));
     }
-    case.findings.extend(logged.findings.iter().cloned());
+    case.findings.append(&mut logged.findings);
     case.judge_logs(&logs);
     case.judge_tables(dir, &mut options.progress)?;
     let builder = build(new, settings(dir, &case, &manifests, &logged))?;
-    let lost = logged.lost.clone();
+    let lost = std::mem::take(&mut logged.lost);
     let mut rows = vec![logged.into_rows(Role::Log, &case.order)];
     if !case.lost.is_empty() {
         rows.push(read_old_logs(dir, &mut logs)?.into_rows(Role::Spare, &case.order));

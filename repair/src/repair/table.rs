@@ -15,6 +15,7 @@ use leveltable_database::sister_crates::{Directory, is_indexed_db_key};
 
 use crate::file::{File, open_sound};
 use crate::progress::Reporter;
+use crate::salvage::checksums::TRAILER_LEN;
 use crate::salvage::copy::{Reason, check_keys, open_block, plan};
 use crate::salvage::find::Blocks;
 
@@ -181,7 +182,11 @@ impl Table {
     /// Takes a block, unless it has other keys than internal ones.
     fn take(&mut self, file: &File, range: Range<u64>, mut entries: Entries) -> Result<(), Reason> {
         check_internal(entries.block())?;
-        if self.codec.is_none_or(|codec| codec == "none") {
+        // A raw block fills its frame: only of another one is the codec looked up.
+        let is_raw = (entries.block().len() + TRAILER_LEN) as u64 == range.end - range.start;
+        if is_raw {
+            self.codec = self.codec.or(Some("none"));
+        } else if self.codec.is_none_or(|codec| codec == "none") {
             let frame = file.read(range.clone());
             self.codec = frame.ok().and_then(|frame| codec_name(&frame).ok());
         }

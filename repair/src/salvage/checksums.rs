@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use leveltable::sister_crates::{fixed32_at, unmask};
 
 /// Bytes after each payload: the codec and the checksum.
-pub(super) const TRAILER_LEN: usize = 5;
+pub(crate) const TRAILER_LEN: usize = 5;
 
 /// The types of blocks that are searched for: none, Snappy, Zstandard or zlib, deflate.
 const CODECS: [u8; 4] = [0, 1, 2, 4];

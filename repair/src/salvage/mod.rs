@@ -8,7 +8,7 @@
 //! report.rs       counts and lost ranges
 //! ```
 
-mod checksums;
+pub(crate) mod checksums;
 pub(crate) mod copy;
 pub(crate) mod find;
 mod report;
