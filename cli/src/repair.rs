@@ -127,8 +127,7 @@ fn describe(args: &Args, report: &RepairReport) -> Vec<String> {
     };
     let mut lines = vec![format!("{}: {verdict}", args.dir.display())];
     lines.extend(report.files.iter().map(describe_file));
-    let mut findings: Vec<_> = report.findings.iter().collect();
-    findings.sort_by_key(|finding| finding.grade);
+    let findings = &report.findings;
     lines.extend(findings.iter().take(PRINTED).map(ToString::to_string));
     if findings.len() > PRINTED {
         let more = count((findings.len() - PRINTED) as u64, "more finding");

@@ -1,4 +1,4 @@
-//! Which files count, and what is lost or unproven: rules 2, 3 and 5 of `docs/repair.md`.
+//! Which files count, and what is lost or unproven.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;

@@ -9,7 +9,7 @@ use leveltable_database::{BuiltDatabase, FileKind};
 #[non_exhaustive]
 #[must_use]
 pub struct RepairReport {
-    /// What is lost, in doubt, or left out.
+    /// What is lost, in doubt, or left out, in this order.
     pub findings: Vec<RepairFinding>,
     /// The MANIFESTs, tables and logs of the directory, and what was taken from each.
     pub files: Vec<RepairedFile>,
