@@ -19,7 +19,7 @@ const ROOMS: [&[&str]; 14] = [
     &["read::open"],
     &["read::remote", "read"],
     &["db"],
-    &["fuzzing", "lib", "sister_crates"],
+    &["fuzzing", "guide", "lib", "sister_crates"],
 ];
 
 /// The position of the room that `path`, such as `read::table`, is in.

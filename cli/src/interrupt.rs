@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::thread;
@@ -121,7 +121,7 @@ fn end() {
 
 /// Calls `end` on each of these signals that is not ignored. `nohup` ignores SIGHUP, and a script SIGINT in what it runs
 /// in the background; they must stay ignored, and the others must not.
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 fn handle_signals(end: fn()) {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -138,10 +138,13 @@ fn handle_signals(end: fn()) {
     }
 }
 
-/// Returns the set of ignored signals: bit 0 stands for signal 1.
-#[cfg(target_os = "linux")]
+/// Returns the set of ignored signals: bit 0 stands for signal 1. Only Linux says so without `unsafe`. Elsewhere SIGHUP is taken to be
+/// ignored, as `nohup` has it.
+#[cfg(unix)]
 fn ignored_signals() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let Ok(status) = fs::read_to_string("/proc/self/status") else {
+        return 1 << (signal_hook::consts::SIGHUP - 1);
+    };
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
         .unwrap_or_default()
@@ -149,7 +152,7 @@ fn ignored_signals() -> u64 {
 
 /// Calls `end` when the user interrupts the program. Does nothing if one of the signals is ignored or handled, which must
 /// stay so.
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(unix))]
 fn handle_signals(end: fn()) {
     let _ = ctrlc::try_set_handler(end);
 }

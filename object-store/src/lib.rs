@@ -69,6 +69,12 @@
     )
 )]
 
+pub mod guide {
+    //! The page of `docs/` in the repository about sets: how engines write them, what they cost.
+
+    #[doc = include_str!("../docs/scaling.md")]
+    pub mod scaling {}
+}
 mod attempts;
 mod parts;
 pub mod set;
@@ -122,7 +128,3 @@ pub async fn open_with(
 #[cfg(all(doctest, feature = "aws"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
-
-#[cfg(doctest)]
-#[doc = include_str!("../../docs/scaling.md")]
-struct Scaling;

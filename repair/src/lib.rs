@@ -8,6 +8,8 @@
 //! | where the parts of a file lie | [`layout`] |
 //! | statistics of each data block | [`blocks`] |
 //!
+//! [`guide::repair`] is for the owner of a broken database.
+//!
 //! `repair` takes a directory. All others take a [`Source`](leveltable::Source): a file, memory, or anything that implements
 //! [`ReadAt`](leveltable::ReadAt). They stand on [`leveltable::format`], which says what is in the bytes of a table.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -24,6 +26,12 @@
 
 mod blocks;
 mod file;
+pub mod guide {
+    //! The page of `docs/` in the repository that is for the owner of a broken database.
+
+    #[doc = include_str!("../docs/repair.md")]
+    pub mod repair {}
+}
 mod layout;
 mod progress;
 mod repair;

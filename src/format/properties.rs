@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! comparator    name of the keys' order; in a database's table, of the user keys' order
-//! creator       who wrote the table, and which version of it
+//! creator       program, and the first version of it that wrote this version of the format
 //! data.blocks   number of data blocks
 //! data.bytes    what they take in the file, trailers included
 //! deletions     number of entries that are deletions          (database)
@@ -59,6 +59,10 @@ use crate::coding::{get_varint64, put_varint};
 use crate::comparator::Order;
 use crate::error::show_key;
 
+/// What version 1 of the format has as its `creator`: the first version of this crate that wrote it. The version that writes must not be in
+/// the file, or each release would write other bytes.
+const CREATOR: &str = "leveltable 0.1.0";
+
 /// The metaindex's name of a properties block.
 ///
 /// It sorts before all filters: some readers take any entry at or after their filter's name for the filter.
@@ -101,7 +105,7 @@ pub struct Properties {
     pub comparator: String,
     /// Whether keys are an application's own or a database's.
     pub key_kind: KeyKind,
-    /// Who wrote the table, such as `leveltable 0.1.0`.
+    /// The program that wrote the table, and the first version of it that wrote this version of the format: `leveltable 0.1.0`.
     pub creator: Option<String>,
     /// Number of entries.
     pub entries: u64,
@@ -166,7 +170,7 @@ impl Properties {
         Properties {
             comparator: order.comparator().name().to_owned(),
             key_kind,
-            creator: Some(concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION")).into()),
+            creator: Some(CREATOR.into()),
             ..Properties::default()
         }
     }

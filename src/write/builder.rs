@@ -134,7 +134,10 @@ impl WriteOptions {
 }
 
 impl TableBuilder<NewFile> {
-    /// Starts a table at `path` with [`WriteOptions::new`]; see [`WriteOptions::create`].
+    /// Starts a table at `path` with [`WriteOptions::new`]. LevelDB reads such a table and ignores its filter: for tables that LevelDB
+    /// looks keys up in, use [`WriteOptions::leveldb()`](WriteOptions::leveldb)`.create(path)`.
+    ///
+    /// The table appears when it is finished; see [`WriteOptions::create`].
     ///
     /// # Errors
     ///

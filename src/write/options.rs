@@ -59,6 +59,8 @@ impl WriteOptions {
     ///
     /// LevelDB reads the table, but ignores the filter, so each of its lookups reads a block. For
     /// tables that LevelDB itself looks keys up in, start from [`leveldb`](WriteOptions::leveldb).
+    ///
+    /// This is version 1 of [the format](crate::guide::format#version-1). Later versions of this crate read and write it to the same byte.
     pub fn new() -> WriteOptions {
         WriteOptions {
             filter: Some(Arc::new(RibbonFilterPolicy::DEFAULT)),
@@ -175,7 +177,7 @@ impl WriteOptions {
     /// ([`BloomFilterPolicy`]) or 8 ([`RibbonFilterPolicy`], and 10 while it finishes).
     ///
     /// Not for [`BloomFilterPolicy`] in a large table of structured keys: its 32-bit hash lets a seventh of the absent
-    /// numbers between a million decimal ones pass (`docs/filters.md`).
+    /// numbers between a million decimal ones pass ([`guide::filters`](crate::guide::filters)).
     pub fn whole_table_filter(mut self, yes: bool) -> WriteOptions {
         self.whole_table = yes;
         self.chose_filter = true;

@@ -9,6 +9,9 @@
 
 #[path = "../cpp/repair.rs"]
 mod repair;
+#[path = "../../testdata/version-1/tables.rs"]
+#[allow(dead_code, reason = "`features` builds the tables")]
+mod version_1;
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -574,6 +577,47 @@ fn leveldb_reads_what_we_write() {
     for case in &cases {
         case.ask_to_read(&mut peer, &case.build(&case.settings.write_options()));
     }
+    peer.run();
+    for case in &cases {
+        case.check_reading(&peer, case.settings.bits_per_key != 0);
+    }
+}
+
+/// The golden tables of version 1 that are stored as files, of the codecs that LevelDB 1.23 has.
+#[test]
+#[ignore = "needs libleveldb-dev; .ci/run installs it"]
+fn leveldb_reads_the_golden_tables_of_version_1() {
+    let all = version_1::all();
+    let codecs = ["none", "snappy"];
+    let stored = all.iter().filter(|golden| codecs.contains(&golden.codec));
+    let stored = stored.filter_map(|golden| Some((golden, golden.file()?)));
+    let mut peer = Peer::new("version_1");
+    let mut cases = Vec::new();
+    for (number, (golden, path)) in stored.enumerate() {
+        let settings = Settings {
+            internal_keys: golden.database,
+            reverse: false,
+            snappy: golden.codec == "snappy",
+            block_size: 4096,
+            restart_interval: 16,
+            bits_per_key: if golden.filter.starts_with("bloom") {
+                10
+            } else {
+                0
+            },
+            flush_every: 0,
+        };
+        let (entries, strangers) = (golden.entries(), vec![b"000001/?".to_vec()]);
+        let case = Case {
+            number,
+            settings,
+            entries,
+            strangers,
+        };
+        case.ask_to_read(&mut peer, &fs::read(path).unwrap());
+        cases.push(case);
+    }
+    assert!(cases.len() > 20, "{}", cases.len());
     peer.run();
     for case in &cases {
         case.check_reading(&peer, case.settings.bits_per_key != 0);

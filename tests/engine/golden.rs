@@ -843,10 +843,9 @@ fn a_table_with_properties_is_written_as_documented() {
     // One filter for the first 2 KiB of the file: 64 bits, six probes. Where it begins, where that array begins, 11.
     let filter = unhex("40050000a002c00f06");
     let filter = [&filter[..], &[0, 0, 0, 0, 9, 0, 0, 0, 11]].concat();
-    let creator = format!("leveltable {}", env!("CARGO_PKG_VERSION"));
     let properties: [(&str, &[u8]); 12] = [
         ("comparator", b"leveldb.BytewiseComparator"),
-        ("creator", creator.as_bytes()),
+        ("creator", b"leveltable 0.1.0"),
         ("data.blocks", &[1]),
         ("data.bytes", &[38]),
         ("entries", &[2]),

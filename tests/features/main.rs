@@ -11,3 +11,4 @@ mod model;
 mod remote;
 #[cfg(feature = "async")]
 mod remote_errors;
+mod version_1;
