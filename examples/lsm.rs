@@ -14,12 +14,13 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write;
-use std::ops::{Range, RangeBounds};
+use std::ops::{Bound, Range, RangeBounds};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use leveltable::db::{DbEntry, DbRange, MAX_SEQUENCE, Version};
+use crossbeam_skiplist::SkipMap;
+use leveltable::db::{DbRange, MAX_SEQUENCE, Version};
 use leveltable::{
     Compression, DbTable, OpenOptions, ReadOptions, RibbonFilterPolicy, Table, TableCache,
     WriteOptions,
@@ -27,6 +28,10 @@ use leveltable::{
 
 #[path = "lsm/demo.rs"]
 mod demo;
+#[path = "lsm/memtable.rs"]
+mod memtable;
+
+use memtable::MemtableCursor;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 /// A sequence number: what was written later is not seen. Compactions keep what a snapshot sees until it is dropped.

@@ -166,6 +166,14 @@ impl Order {
         }
     }
 
+    /// The comparator to share.
+    pub(crate) fn to_comparator(&self) -> Arc<dyn Comparator> {
+        match self {
+            Order::Bytewise => Arc::new(BytewiseComparator),
+            Order::Custom(comparator) => comparator.clone(),
+        }
+    }
+
     /// Compares two keys.
     #[inline]
     pub fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {

@@ -124,7 +124,10 @@ pub use read::table::Table;
 pub use read::table::table_cache::{OpenTable, TableCache};
 pub use read::walk::cursor::Cursor;
 pub use read::walk::range::TableRange;
-pub use sorted_input::{SortedEntries, SortedInput};
+pub use read::walk::run::TableRun;
+pub use sorted_input::{
+    RangeMap, SortedCursor, SortedEntries, SortedInput, SortedMap, SortedSlice,
+};
 pub use write::builder::TableBuilder;
 pub use write::new_file::{Destination, NewFile};
 pub use write::options::WriteOptions;

@@ -192,7 +192,7 @@ impl DatabaseRange {
                 Some(entries) => entries,
                 None => part.entries.insert(part.open()?),
             };
-            while entries.advance(back)? {
+            while entries.advance_from(back)? {
                 let entry = entries.lent(back);
                 let is_newest = || self.newest.get(entry.user_key()) == Some(&entry.sequence());
                 if part.state.is_known || entry.value_type() == ValueType::Value && is_newest() {

@@ -10,11 +10,11 @@ use crate::db::entry::DbEntry;
 use crate::db::table::DbTable;
 use crate::error::Result;
 use crate::format::internal_key::{
-    InternalKey, MAX_SEQUENCE, ValueType, not_internal, tag, user_key,
+    InternalKey, MAX_SEQUENCE, ValueType, not_internal, tag, user_key, user_order,
 };
 use crate::read::parts::bounds::Way;
 use crate::read::walk::ends::Walk;
-use crate::read::walk::merge::MergeCursor;
+use crate::read::walk::table_walk::TableWalk;
 
 /// A position in one or several tables of a database, on an entry or between entries, that moves in both directions; made
 /// by [`DbTable::cursor`] and [`DbTable::merge`].
@@ -53,7 +53,7 @@ use crate::read::walk::merge::MergeCursor;
 pub struct DbCursor {
     /// Shows stored keys. In a snapshot, on the way forward, it stands on the current entry; on the way back on the last
     /// entry before those of the current user key.
-    pub(super) stored: MergeCursor,
+    pub(super) stored: TableWalk,
     /// Of user keys.
     pub(super) order: Order,
     /// The sequence number of the snapshot that is shown; `None` where all entries are.
@@ -66,7 +66,7 @@ pub struct DbCursor {
 
 impl DbCursor {
     /// A cursor over the entries of `stored`, whose user keys are in `order`, before the first.
-    pub(super) fn new(stored: MergeCursor, order: Order) -> DbCursor {
+    pub(super) fn new(stored: TableWalk, order: Order) -> DbCursor {
         DbCursor {
             stored,
             order,
@@ -74,6 +74,12 @@ impl DbCursor {
             kept: (Vec::new(), Bytes::new()),
             on_kept: false,
         }
+    }
+
+    /// The same, whose order tells that of its user keys.
+    pub(super) fn of_walk(stored: TableWalk) -> DbCursor {
+        let order = stored.order().ok().and_then(user_order).cloned();
+        DbCursor::new(stored, order.unwrap_or(Order::Bytewise))
     }
 
     /// Shows what a snapshot of `sequence` sees: of each user key the newest version at or below it, unless that is a
@@ -110,7 +116,7 @@ impl DbCursor {
     /// Whether the cursor stands on an entry.
     #[inline]
     pub fn is_valid(&self) -> bool {
-        self.on_kept || self.stored.is_valid()
+        self.on_kept || self.stored.is_on_entry()
     }
 
     /// The current user key; empty unless the cursor [is on an entry](DbCursor::is_valid).
@@ -167,8 +173,17 @@ impl DbCursor {
         self.on_kept = false;
         let sequence = self.snapshot.unwrap_or(MAX_SEQUENCE);
         let target = InternalKey::seek_target(user_key.as_ref(), sequence);
-        let found = self.stored.seek(target)?;
+        let found = self.stored.seek(&target)?;
         self.arrive(found, Way::Forward)
+    }
+
+    /// Moves to the first entry that is shown whose stored key is at or after `key`.
+    pub(super) fn seek_stored(&mut self, key: &[u8]) -> Result<bool> {
+        let mut found = self.seek(user_key(key))?;
+        while found && self.stored.order()?.compare(self.stored_key(), key).is_lt() {
+            found = self.next()?;
+        }
+        Ok(found)
     }
 
     /// Moves to the first entry; returns `false` if there is none.
@@ -217,14 +232,14 @@ impl DbCursor {
             if !was_kept {
                 self.stored.key().clone_into(&mut self.kept.0);
             }
-            let found = self.stored.next()?;
+            let found = self.stored.go(Way::Forward)?;
             return self.find_next(snapshot, found, is_passing);
         }
         // Entries of the current user key that come before it are newer than the snapshot.
         let found = if was_kept {
-            self.stored.is_valid()
+            self.stored.is_on_entry()
         } else {
-            self.stored.prev()?
+            self.stored.go(Way::Back)?
         };
         self.find_previous(snapshot, found)
     }
@@ -251,7 +266,7 @@ impl DbCursor {
                 is_passing = true;
                 stored.clone_into(&mut self.kept.0);
             }
-            found = self.stored.next()?;
+            found = self.stored.go(Way::Forward)?;
         }
         Ok(false)
     }
@@ -270,7 +285,7 @@ impl DbCursor {
                 stored.clone_into(&mut self.kept.0);
                 self.kept.1 = self.stored.value_bytes();
             }
-            found = self.stored.prev()?;
+            found = self.stored.go(Way::Back)?;
         }
         self.on_kept = is_kept;
         Ok(is_kept)

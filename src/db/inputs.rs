@@ -1,11 +1,15 @@
 //! Cursors and ranges of a database's tables as sorted inputs: their keys are internal keys.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::comparator::{Comparator, Order};
 use crate::db::compaction::Compaction;
 use crate::db::cursor::DbCursor;
 use crate::db::range::DbRange;
 use crate::error::Result;
-use crate::read::parts::bounds::Way;
-use crate::sorted_input::SortedInput;
+use crate::sorted_input::{SortedCursor, SortedInput};
 
 /// From the cursor's position on. The key is the stored one: user key, sequence number and type.
 impl SortedInput for DbCursor {
@@ -22,10 +26,37 @@ impl SortedInput for DbCursor {
     }
 }
 
+/// Seeks stored keys, too.
+impl SortedCursor for DbCursor {
+    fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        self.seek_stored(key)
+    }
+
+    fn seek_to_first(&mut self) -> Result<bool> {
+        self.seek_to_first()
+    }
+
+    fn seek_to_last(&mut self) -> Result<bool> {
+        self.seek_to_last()
+    }
+
+    fn prev(&mut self) -> Result<bool> {
+        self.prev()
+    }
+
+    fn value_bytes(&self) -> Bytes {
+        self.value_bytes()
+    }
+
+    fn comparator(&self) -> Result<Arc<dyn Comparator>> {
+        self.stored.order().map(Order::to_comparator)
+    }
+}
+
 /// What is left of the range. The key is the stored one: user key, sequence number and type.
 impl SortedInput for DbRange {
     fn advance(&mut self) -> Result<bool> {
-        self.0.advance(Way::Forward)
+        self.advance()
     }
 
     fn key(&self) -> &[u8] {

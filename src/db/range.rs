@@ -2,30 +2,30 @@
 
 use std::ops::Bound;
 
-use crate::comparator::Order;
+use bytes::Bytes;
+
 use crate::db::cursor::DbCursor;
 use crate::db::entry::DbEntry;
 #[cfg(doc)]
 use crate::db::snapshot::Snapshot;
 use crate::db::table::{DbTable, stored_bounds};
-#[cfg(doc)]
-use crate::error::ErrorKind;
-use crate::error::Result;
-use crate::format::internal_key::user_order;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::internal_key::{ValueType, user_order};
 use crate::read::parts::bounds::{KeyRange, Way, prefix_bounds_from};
 #[cfg(doc)]
 use crate::read::table::Table;
 use crate::read::walk::cursor::Cursor;
 use crate::read::walk::ends::{Ends, not_whole};
-use crate::read::walk::merge::MergeCursor;
 use crate::read::walk::range::no_prefix_in;
+use crate::read::walk::run::TableRun;
+use crate::read::walk::table_walk::TableWalk;
+use crate::sorted_input::SortedCursor;
 
 /// Entries of a database's tables, from both ends; made by [`DbTable::range`], [`Snapshot::range`] and the like, or of a
 /// [`DbCursor`].
 ///
-/// Ends after its first error. Each user key is a copy,
-/// where a cursor lends it; values are slices of their blocks. From the first entry that is taken from the back on, it has
-/// two cursors.
+/// Ends after its first error. [`advance`](DbRange::advance) lends entries; as an iterator, it copies each user key, and values are slices of
+/// their blocks. From the first entry that is taken from the back on, it has two cursors.
 ///
 /// ```
 /// use leveltable::{OpenOptions, WriteOptions};
@@ -52,15 +52,113 @@ impl DbRange {
         self
     }
 
-    /// Takes the next entry from the front, or from the back, for [`lent`](DbRange::lent) to lend. Returns `false` if none is left.
-    #[doc(hidden)] // for walks over the parts of a database
+    /// The entries of a sorted input whose user keys are within `bounds`, from either end, or for a merge: see
+    /// [`TableRange::of`](crate::TableRange::of). The input lends [stored keys](crate::db::InternalKey), and its
+    /// [comparator](SortedCursor::comparator) is an [`InternalKeyComparator`](crate::db::InternalKeyComparator).
+    ///
+    /// ```
+    /// use leveltable::db::{DbRange, InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType};
+    /// use leveltable::{BytewiseComparator, DbTable, SortedSlice};
+    ///
+    /// let key = |sequence| {
+    ///     let mut stored = Vec::new();
+    ///     InternalKey::new(b"apple", sequence, ValueType::Value).encode(&mut stored);
+    ///     stored
+    /// };
+    /// let memtable = SortedSlice::new([(key(9), "green"), (key(4), "red")]);
+    /// let memtable = memtable.with_comparator(InternalKeyComparator::new(BytewiseComparator));
+    /// let mut seen = DbTable::merge([DbRange::of(memtable, "a"..)])?.at(8).into_iter();
+    /// assert!(seen.advance()?);
+    /// assert_eq!((seen.user_key(), seen.value()), (&b"apple"[..], &b"red"[..]));
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    pub fn of(
+        input: impl SortedCursor + Clone + Send + Sync + 'static,
+        bounds: impl KeyRange,
+    ) -> DbRange {
+        let (walk, error) = TableWalk::of_foreign(input, stored_bounds(&bounds.key_bounds()));
+        let error = error.or_else(|| not_internal_order(&walk));
+        DbRange(Ends::new(DbCursor::of_walk(walk), error))
+    }
+
+    /// The entries, of user keys within `bounds`, of tables that are opened when the range comes to them, one at a time: see
+    /// [`TableRange::of_run`](crate::TableRange::of_run). The comparator of the run is an
+    /// [`InternalKeyComparator`](crate::db::InternalKeyComparator).
+    pub fn of_run(run: impl TableRun + 'static, bounds: impl KeyRange) -> DbRange {
+        let walk = TableWalk::of_run(run, stored_bounds(&bounds.key_bounds()));
+        let error = not_internal_order(&walk);
+        DbRange(Ends::new(DbCursor::of_walk(walk), error))
+    }
+
+    /// Takes the next entry from the front, as [`next`](Iterator::next) does, to lend it until another is taken from the front. Returns
+    /// `false` if none is left. Allocates nothing; see [`TableRange::advance`](crate::TableRange::advance).
+    ///
+    /// ```
+    /// # use leveltable::{OpenOptions, WriteOptions};
+    /// # let mut builder = WriteOptions::new().build_db(Vec::new());
+    /// builder.put("apple", 9, "green")?;
+    /// builder.put("apple", 4, "red")?;
+    /// # let table = OpenOptions::new().open_db_source(builder.finish_into_writer()?.0)?;
+    /// let mut versions = table.iter();
+    /// while versions.advance()? {
+    ///     println!("{} at {}", versions.user_key().escape_ascii(), versions.sequence());
+    /// }
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`DbCursor::next`]. The range has ended then.
     #[inline]
-    pub fn advance(&mut self, back: bool) -> Result<bool> {
+    pub fn advance(&mut self) -> Result<bool> {
+        self.0.advance(Way::Forward)
+    }
+
+    /// The user key of the entry last taken from the front; empty before the first, after the end of the range, and after an error.
+    #[inline]
+    pub fn user_key(&self) -> &[u8] {
+        self.0.lent().map_or(&[], DbCursor::user_key)
+    }
+
+    /// Its sequence number; 0 if there is no such entry.
+    #[inline]
+    pub fn sequence(&self) -> u64 {
+        self.0.lent().map_or(0, DbCursor::sequence)
+    }
+
+    /// Whether it is a value or a deletion; a deletion if there is no such entry.
+    #[inline]
+    pub fn value_type(&self) -> ValueType {
+        self.0
+            .lent()
+            .map_or(ValueType::Deletion, DbCursor::value_type)
+    }
+
+    /// Its value; empty like [`user_key`](DbRange::user_key), and for a deletion.
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        self.0.lent().map_or(&[], DbCursor::value)
+    }
+
+    /// A copy of its user key, to keep.
+    pub fn key_bytes(&self) -> Bytes {
+        Bytes::copy_from_slice(self.user_key())
+    }
+
+    /// Its value, to keep: a slice of its block, which stays in memory meanwhile.
+    pub fn value_bytes(&self) -> Bytes {
+        self.0.lent().map_or_else(Bytes::new, DbCursor::value_bytes)
+    }
+
+    /// Takes the next entry from an end, for [`lent`](DbRange::lent) to lend. Returns `false` if none is left.
+    #[doc(hidden)] // for the databases, which lend from both ends
+    #[inline]
+    pub fn advance_from(&mut self, back: bool) -> Result<bool> {
         self.0.advance(way(back))
     }
 
-    /// The cursor on the entry last taken from the front, or from the back.
-    #[doc(hidden)] // for walks over the parts of a database
+    /// The cursor on the entry last taken from an end.
+    #[doc(hidden)] // for the databases, which lend from both ends
     #[inline]
     pub fn lent(&self, back: bool) -> &DbCursor {
         self.0.cursor(way(back))
@@ -69,6 +167,19 @@ impl DbRange {
 
 fn way(back: bool) -> Way {
     if back { Way::Back } else { Way::Forward }
+}
+
+/// The error of stored keys that are in no database's order.
+fn not_internal_order(walk: &TableWalk) -> Option<Error> {
+    let order = walk.order().ok()?;
+    let message = || {
+        let name = order.comparator().name();
+        format!(
+            "the keys of a database's input are in the order of an InternalKeyComparator, not in {name:?}"
+        )
+    };
+    let is_internal = user_order(order).is_some();
+    (!is_internal).then(|| Error::new(ErrorKind::Comparator, message()))
 }
 
 impl DbTable {
@@ -90,7 +201,7 @@ impl DbTable {
         let mut cursor = Cursor::of_table(&self.table, stored_bounds(&bounds));
         let is_excluded = || self.table.prefixes_exclude(&bounds);
         let error = cursor.rule_out(is_excluded).err();
-        let cursor = DbCursor::new(MergeCursor::of_one(cursor), self.order.clone());
+        let cursor = DbCursor::new(TableWalk::One(cursor), self.order.clone());
         DbRange(Ends::new(cursor, error))
     }
 
@@ -151,18 +262,16 @@ impl DbTable {
     /// [`ErrorKind::InvalidState`] for a range that shows a snapshot or was advanced, and for entries of a cursor that is not before its
     /// first.
     pub fn merge<R: Into<DbRange>>(inputs: impl IntoIterator<Item = R>) -> Result<DbCursor> {
-        let mut all = Vec::new();
-        for range in inputs {
-            let cursor = range.into().0.into_whole()?;
-            if cursor.snapshot.is_some() {
-                return Err(not_whole());
-            }
-            all.extend(cursor.stored.inputs);
-        }
-        let merged = MergeCursor::of_inputs(all)?;
-        let order = user_order(&merged.order).cloned();
-        let order = order.unwrap_or(Order::Bytewise);
-        Ok(DbCursor::new(merged, order))
+        let stored = |range: R| match range.into().0.into_whole()? {
+            DbCursor {
+                snapshot: None,
+                stored,
+                ..
+            } => Ok(stored),
+            _ => Err(not_whole()),
+        };
+        let merged = TableWalk::merge(inputs.into_iter().map(stored))?;
+        Ok(DbCursor::of_walk(TableWalk::Merge(merged)))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Where a walk goes: its way, and the bounds of the keys that it shows.
 
+use std::cmp::Ordering;
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 use crate::comparator::Order;
@@ -48,6 +49,16 @@ pub(crate) fn key_of(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
     match bound {
         Bound::Included(key) | Bound::Excluded(key) => Some(key),
         Bound::Unbounded => None,
+    }
+}
+
+/// Whether `key` is within the bound at which a walk along `way` starts. The order is not asked about no bound.
+pub(crate) fn is_within(order: &Order, bounds: &Bounds, key: &[u8], way: Way) -> bool {
+    let before = way.pick(Ordering::Less, Ordering::Greater);
+    match way.pick(&bounds.0, &bounds.1) {
+        Bound::Unbounded => true,
+        Bound::Included(limit) => order.compare(key, limit) != before,
+        Bound::Excluded(limit) => order.compare(key, limit) == before.reverse(),
     }
 }
 

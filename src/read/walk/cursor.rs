@@ -1,6 +1,5 @@
 //! Walking a table in both directions.
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::ops::{Bound, Range};
 use std::sync::OnceLock;
@@ -8,14 +7,14 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 
 use crate::comparator::Order;
-use crate::error::{Error, ErrorKind, Result, Section, show_key};
+use crate::error::{Error, ErrorKind, Result, Section};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::block_search::SearchPart;
 use crate::format::internal_key::{user_key, user_order};
 use crate::format::prefetch::{LINE, prefetch};
-use crate::read::parts::bounds::{Bounds, Way, exclude_all, key_of};
+use crate::read::parts::bounds::{Bounds, Way, exclude_all, is_within, key_of};
 use crate::read::parts::index::BlockRef;
 use crate::read::table::Table;
 use crate::read::table::opened::Opened;
@@ -69,12 +68,6 @@ pub struct Cursor {
     own: Option<OnceLock<Bytes>>,
     /// Where the cursor stands while `entries` is on no entry: where a walk this way ends. `None` after a move failed.
     end: Option<Way>,
-    /// Among the inputs of a merge, its place. There it reads no block before it must: where the table's properties name the first
-    /// or last key, it stands there unread, and the key is checked when the merge gets to it. A table that is walked alone is read as
-    /// it is.
-    pub(crate) input: Option<usize>,
-    /// If it stands unread on the first entry of a walk, the way of that walk. For `end`, it has not come to that entry yet.
-    unread: Option<Way>,
 }
 
 /// How far ahead a walk prefetches memory, in bytes: a block of ordinary length, and the restarts at the next one's end.
@@ -116,8 +109,6 @@ impl Cursor {
             ahead: ReadAhead::default(),
             own: None,
             end: Some(Way::Back),
-            input: None,
-            unread: None,
         }
     }
 
@@ -127,8 +118,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Whether it is known without reading, before the first move, that no entry lies within the bounds: of a table by its filter or
-    /// properties.
+    /// Whether it is known without reading a block, before the first move, that no entry lies within the bounds.
     pub(crate) fn is_ruled_out(&self) -> Result<bool> {
         if self.is_limited && self.ahead.limits.is_empty() {
             return Ok(true);
@@ -139,49 +129,9 @@ impl Cursor {
             let order = self.table.order()?;
             let is_internal = user_order(order).is_some();
             let is_one_key = lower == upper || is_internal && user_key(lower) == user_key(upper);
-            if is_one_key && self.table.candidate(lower, order)?.is_none() {
-                return Ok(true);
-            }
-        }
-        for way in [Way::Forward, Way::Back] {
-            if let Some(key) = self.stated_key(way)
-                && !self.is_past(key, way.reverse())?
-            {
-                return Ok(true);
-            }
+            return Ok(is_one_key && self.table.candidate(lower, order)?.is_none());
         }
         Ok(false)
-    }
-
-    /// The first key that a walk along `way` comes to, if it need not be read.
-    #[inline(never)]
-    fn stated_key(&self, way: Way) -> Option<&[u8]> {
-        self.input.and(self.table.stated_key(way))
-    }
-
-    /// The current key, which may be unread; `None` on no entry.
-    #[inline(always)]
-    pub(crate) fn stands_at(&self) -> Option<&[u8]> {
-        match self.unread {
-            None => self.is_valid().then(|| self.key()),
-            Some(way) => self.stated_key(way),
-        }
-    }
-
-    /// Reads the current entry if it is still unread. Returns whether there is one.
-    pub(crate) fn read(&mut self) -> Result<bool> {
-        let Some(way) = self.unread else {
-            return Ok(self.is_valid());
-        };
-        let moved = self.read_start(way)?;
-        let (found, stated) = (self.key(), self.stated_key(way).unwrap_or(&[]));
-        if !moved || found != stated {
-            let (which, stated) = (way.pick("first", "last"), show_key(stated));
-            let expected = format!("the table's {which} key to be {stated}, as its properties say");
-            let defect = Defect::new(expected, show_key(found));
-            return Err(self.fail(defect));
-        }
-        Ok(true)
     }
 }
 
@@ -190,6 +140,15 @@ impl Cursor {
     #[inline]
     pub fn is_valid(&self) -> bool {
         self.entries.is_on_entry()
+    }
+
+    pub(crate) fn order(&self) -> Result<&Order> {
+        self.table.order()
+    }
+
+    /// Whether a walk begins here.
+    pub(crate) fn is_before_first(&self) -> bool {
+        !self.is_valid() && self.end == Some(Way::Back)
     }
 
     /// The current key; empty unless the cursor [is on an entry](Cursor::is_valid).
@@ -222,17 +181,10 @@ impl Cursor {
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
         self.leave(None);
-        let order = self.table.order()?;
-        let first = self.stated_key(Way::Forward);
-        if first.is_some_and(|first| order.compare(key, first).is_le())
-            || !self.is_past(key, Way::Forward)?
-        {
+        if !self.is_past(key, Way::Forward)? {
             return self.seek_to_start(Way::Forward);
         }
-        let last = self.stated_key(Way::Back);
-        if last.is_some_and(|last| order.compare(key, last).is_gt())
-            || !self.is_past(key, Way::Back)?
-        {
+        if !self.is_past(key, Way::Back)? {
             return Ok(self.leave(Some(Way::Forward)));
         }
         self.limit()?;
@@ -267,19 +219,8 @@ impl Cursor {
         self.seek_to_start(Way::Back)
     }
 
-    /// Moves to the first entry of a walk along `way`; in a merge, perhaps without reading it.
+    /// Moves to the first entry of a walk along `way`.
     pub(crate) fn seek_to_start(&mut self, way: Way) -> Result<bool> {
-        if let Some(key) = self.stated_key(way)
-            && self.is_past(key, way)?
-        {
-            self.leave(Some(way.reverse()));
-            self.unread = Some(way);
-            return Ok(true);
-        }
-        self.read_start(way)
-    }
-
-    fn read_start(&mut self, way: Way) -> Result<bool> {
         self.leave(None);
         self.limit()?;
         let Some(first) = way.first(&self.ahead.limits) else {
@@ -358,12 +299,11 @@ impl Cursor {
 
     /// Whether `key` is within the bound at which a walk along `way` starts. The order is not asked about no bound.
     pub(crate) fn is_past(&self, key: &[u8], way: Way) -> Result<bool> {
-        let before = way.pick(Ordering::Less, Ordering::Greater);
-        Ok(match way.pick(&self.bounds.0, &self.bounds.1) {
-            Bound::Unbounded => true,
-            Bound::Included(limit) => self.table.order()?.compare(key, limit) != before,
-            Bound::Excluded(limit) => self.table.order()?.compare(key, limit) == before.reverse(),
-        })
+        let order = match way.pick(&self.bounds.0, &self.bounds.1) {
+            Bound::Unbounded => return Ok(true),
+            _ => self.table.order()?,
+        };
+        Ok(is_within(order, &self.bounds, key, way))
     }
 
     /// Finds out, before the first block of a table is read, which blocks may have keys within the bounds: no others are read. Reads
@@ -413,7 +353,7 @@ impl Cursor {
     pub(crate) fn leave(&mut self, end: Option<Way>) -> bool {
         // No step leads on from there.
         self.entries.move_past_last();
-        (self.end, self.unread) = (end, None);
+        self.end = end;
         false
     }
 

@@ -1,53 +1,76 @@
 //! Cursors and ranges of plain tables as sorted inputs.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::comparator::{Comparator, Order};
 use crate::error::Result;
-use crate::read::parts::bounds::Way;
 use crate::read::walk::cursor::Cursor;
 use crate::read::walk::merge::MergeCursor;
 use crate::read::walk::range::TableRange;
-use crate::sorted_input::SortedInput;
+use crate::sorted_input::{SortedCursor, SortedInput};
 
-/// From the cursor's position on.
-impl SortedInput for Cursor {
-    fn advance(&mut self) -> Result<bool> {
-        self.next()
-    }
+/// Implements both traits by the methods of these names.
+macro_rules! sorted_cursor {
+    ($type:ident) => {
+        /// From the cursor's position on.
+        impl SortedInput for $type {
+            fn advance(&mut self) -> Result<bool> {
+                self.next()
+            }
 
-    fn key(&self) -> &[u8] {
-        self.key()
-    }
+            fn key(&self) -> &[u8] {
+                self.key()
+            }
 
-    fn value(&self) -> &[u8] {
-        self.value()
-    }
+            fn value(&self) -> &[u8] {
+                self.value()
+            }
+        }
+
+        impl SortedCursor for $type {
+            fn seek(&mut self, key: &[u8]) -> Result<bool> {
+                self.seek(key)
+            }
+
+            fn seek_to_first(&mut self) -> Result<bool> {
+                self.seek_to_first()
+            }
+
+            fn seek_to_last(&mut self) -> Result<bool> {
+                self.seek_to_last()
+            }
+
+            fn prev(&mut self) -> Result<bool> {
+                self.prev()
+            }
+
+            fn value_bytes(&self) -> Bytes {
+                self.value_bytes()
+            }
+
+            fn comparator(&self) -> Result<Arc<dyn Comparator>> {
+                self.order().map(Order::to_comparator)
+            }
+        }
+    };
 }
 
-/// From the cursor's position on.
-impl SortedInput for MergeCursor {
-    fn advance(&mut self) -> Result<bool> {
-        self.next()
-    }
-
-    fn key(&self) -> &[u8] {
-        self.key()
-    }
-
-    fn value(&self) -> &[u8] {
-        self.value()
-    }
-}
+sorted_cursor!(Cursor);
+sorted_cursor!(MergeCursor);
 
 /// What is left of the range. Lends keys, which the iterator copies.
 impl SortedInput for TableRange {
     fn advance(&mut self) -> Result<bool> {
-        self.0.advance(Way::Forward)
+        self.advance()
     }
 
     fn key(&self) -> &[u8] {
-        self.0.lent().map_or(&[], MergeCursor::key)
+        self.key()
     }
 
     fn value(&self) -> &[u8] {
-        self.0.lent().map_or(&[], MergeCursor::value)
+        self.value()
     }
 }

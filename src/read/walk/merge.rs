@@ -1,18 +1,19 @@
 //! Walking several tables as one.
 
 use std::cmp::Ordering;
+use std::fmt;
 
 use bytes::Bytes;
 
 use crate::comparator::Order;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::Defect;
-use crate::format::internal_key::user_order;
 use crate::read::parts::bounds::Way;
 #[cfg(doc)]
 use crate::read::table::Table;
-use crate::read::walk::cursor::{Cursor, lost};
-use crate::read::walk::ends::Walk;
+use crate::read::walk::cursor::lost;
+use crate::read::walk::input::Input;
+use crate::read::walk::run::check_orders;
 
 /// A cursor over the entries of several tables, in the order of their keys; made by [`Table::merge`].
 ///
@@ -41,16 +42,17 @@ use crate::read::walk::ends::Walk;
 /// assert_eq!((cursor.value(), cursor.input()), (&b"red"[..], 1));
 /// # Ok::<(), leveltable::Error>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[must_use]
 pub struct MergeCursor {
-    /// On the way forward, each stands on its first entry after the current one, on the way back on its last before it.
-    pub(crate) inputs: Vec<Cursor>,
+    /// Those that may have entries, each with its number among all that were given. On the way forward, each stands on its first entry after
+    /// the current one, on the way back on its last before it.
+    inputs: Vec<(usize, Input)>,
     /// A loser tree of the inputs' numbers. The first is the winner: the input on the current entry. The others are the losers
     /// of each match: the one at place `i` was played by the winners of places `2i` and `2i + 1`, where input `j` itself stands
     /// at place `inputs.len() + j`. A step replays the matches of the winner only.
     tree: Vec<usize>,
-    pub(crate) order: Order,
+    order: Order,
     way: Way,
     /// The input that is on the current entry; past all inputs if the cursor is on none.
     top: usize,
@@ -66,35 +68,28 @@ const NONE: usize = usize::MAX;
     reason = "the tree holds numbers of inputs, and places are below their number"
 )]
 impl MergeCursor {
-    /// A cursor over one input. Without bounds, its order need not be known.
-    pub(crate) fn of_one(cursor: Cursor) -> MergeCursor {
-        MergeCursor::new(vec![cursor], Order::Bytewise)
-    }
-
     /// A cursor over the entries of several, before the first. Their positions are not kept.
-    pub(crate) fn of_inputs(cursors: Vec<Cursor>) -> Result<MergeCursor> {
-        let (mut first, mut kept) = (None, Vec::new());
-        for (number, mut cursor) in cursors.into_iter().enumerate() {
-            cursor.input = Some(number);
-            cursor.leave(Some(Way::Back));
-            let order = cursor.table.order()?;
-            let first = first.get_or_insert_with(|| order.clone());
-            let (first, order) = (describe(first), describe(order));
-            if first != order {
-                let message = format!(
-                    "inputs of a merge must be in one order: number 0 is in the order {first}, number {number} in the order {order}"
-                );
-                let error = Error::new(ErrorKind::Comparator, message);
-                return Err(cursor.table.opened.store.file.name_in(error));
-            }
-            if !cursor.is_ruled_out()? {
-                kept.push(cursor);
+    pub(crate) fn of_inputs(all: Vec<Input>) -> Result<MergeCursor> {
+        let order = order_of_all(&all);
+        let mut inputs = Vec::new();
+        for (number, mut input) in all.into_iter().enumerate() {
+            check_orders((0, &order), (number, input.order()))
+                .map_err(|error| input.name_in(error))?;
+            if !input.is_ruled_out()? {
+                input.rewind();
+                inputs.push((number, input));
             }
         }
-        Ok(MergeCursor::new(kept, first.unwrap_or(Order::Bytewise)))
+        Ok(MergeCursor::new(inputs, order))
     }
 
-    fn new(inputs: Vec<Cursor>, order: Order) -> MergeCursor {
+    /// The same, of inputs that are known to be in one order.
+    pub(crate) fn of_ordered(all: Vec<Input>) -> MergeCursor {
+        let order = order_of_all(&all);
+        MergeCursor::new(all.into_iter().enumerate().collect(), order)
+    }
+
+    fn new(inputs: Vec<(usize, Input)>, order: Order) -> MergeCursor {
         MergeCursor {
             tree: vec![NONE; inputs.len()],
             inputs,
@@ -105,17 +100,22 @@ impl MergeCursor {
         }
     }
 
+    /// What is merged.
+    pub(crate) fn into_inputs(self) -> impl Iterator<Item = Input> {
+        self.inputs.into_iter().map(|(_, input)| input)
+    }
+
     /// Moves before the first entry, without reading.
     pub(crate) fn rewind(&mut self) {
-        for input in &mut self.inputs {
-            input.leave(Some(Way::Back));
+        for (_, input) in &mut self.inputs {
+            input.rewind();
         }
         (self.way, self.top, self.is_lost) = (Way::Back, NONE, false);
     }
 
     #[inline]
-    fn current(&self) -> Option<&Cursor> {
-        self.inputs.get(self.top)
+    fn current(&self) -> Option<&Input> {
+        self.inputs.get(self.top).map(|(_, input)| input)
     }
 
     /// Whether the cursor stands on an entry.
@@ -145,12 +145,13 @@ impl MergeCursor {
     /// Which of the inputs the current entry is from, counted from 0 in the order in which they were given; 0 unless the
     /// cursor [is on an entry](MergeCursor::is_valid).
     pub fn input(&self) -> usize {
-        self.current().and_then(|input| input.input).unwrap_or(0)
+        self.inputs.get(self.top).map_or(0, |(number, _)| *number)
     }
 
     /// Offset in its file of the block that the current entry lies in.
     pub(crate) fn block_offset(&self) -> u64 {
-        let block = self.current().and_then(|input| input.block);
+        let cursor = self.current().and_then(Input::cursor);
+        let block = cursor.and_then(|cursor| cursor.block);
         block.map_or(0, |found| found.handle.offset)
     }
 
@@ -223,12 +224,12 @@ impl MergeCursor {
     fn place_all(
         &mut self,
         way: Way,
-        mut place: impl FnMut(&mut Cursor) -> Result<bool>,
+        mut place: impl FnMut(&mut Input) -> Result<bool>,
     ) -> Result<bool> {
         self.way = way;
         self.tree.fill(NONE);
         let mut inputs = self.inputs.iter_mut();
-        let placed = inputs.try_for_each(|input| place(input).map(drop));
+        let placed = inputs.try_for_each(|(_, input)| place(input).map(drop));
         if placed.is_ok() {
             (0..self.inputs.len()).for_each(|input| self.play(input));
         }
@@ -239,11 +240,11 @@ impl MergeCursor {
     #[inline(always)]
     fn step(&mut self) -> Result<bool> {
         let winner = self.tree[0];
-        let moved = self.inputs[winner].go(self.way).map(drop);
+        let moved = self.inputs[winner].1.go(self.way).map(drop);
         if moved.is_ok() {
             self.play(winner);
             let next = self.tree[0];
-            if self.inputs[next].is_valid() {
+            if self.inputs[next].1.is_read() {
                 self.top = next;
                 return Ok(true);
             }
@@ -255,14 +256,14 @@ impl MergeCursor {
     #[inline(always)]
     fn play(&mut self, input: usize) {
         let (mut winner, mut place) = (input, (self.inputs.len() + input) / 2);
-        let mut key = self.inputs[winner].stands_at();
+        let mut key = self.inputs[winner].1.stands_at();
         while place > 0 {
             let other = self.tree[place];
             if other == NONE {
                 self.tree[place] = winner;
                 return;
             }
-            let other_key = self.inputs[other].stands_at();
+            let other_key = self.inputs[other].1.stands_at();
             if self.is_before((other_key, other), (key, winner)) {
                 self.tree[place] = winner;
                 (winner, key) = (other, other_key);
@@ -293,7 +294,7 @@ impl MergeCursor {
     #[inline(never)]
     fn arrive(&mut self, moved: Result<()>) -> Result<bool> {
         let winner = self.tree.first().copied();
-        let mut read = |winner: usize| self.inputs[winner].read();
+        let mut read = |winner: usize| self.inputs[winner].1.read();
         let read = moved.and_then(|()| winner.map_or(Ok(false), &mut read));
         self.top = winner.filter(|_| matches!(read, Ok(true))).unwrap_or(NONE);
         self.is_lost = read.is_err();
@@ -304,59 +305,51 @@ impl MergeCursor {
     #[cold]
     pub(crate) fn fail(&mut self, defect: Defect) -> Error {
         let current = self.inputs.get_mut(self.top);
-        let error = current.map_or_else(lost, |input| input.fail(defect));
+        let error = current.map_or_else(lost, |(_, input)| input.fail(defect));
         (self.top, self.is_lost) = (NONE, true);
         error
     }
 }
 
-/// The name of an order, as messages show it; in a database's tables, that of its user keys.
-fn describe(order: &Order) -> String {
-    match user_order(order) {
-        Some(user) => format!("{:?}, of a database's user keys", user.comparator().name()),
-        None => format!("{:?}", order.comparator().name()),
-    }
+/// The order of inputs, which all have the same one.
+fn order_of_all(inputs: &[Input]) -> Order {
+    let first = inputs.first();
+    first.map_or(Order::Bytewise, |input| input.order().clone())
 }
 
-impl Walk for MergeCursor {
-    type Entry = (Bytes, Bytes);
-
-    fn is_on_entry(&self) -> bool {
-        self.is_valid()
+impl MergeCursor {
+    pub(crate) fn order(&self) -> Result<&Order> {
+        Ok(&self.order)
     }
 
-    fn is_before_first(&self) -> bool {
+    pub(crate) fn is_before_first(&self) -> bool {
         self.top == NONE && self.way == Way::Back && !self.is_lost
     }
 
     #[inline(always)]
-    fn go(&mut self, way: Way) -> Result<bool> {
+    pub(crate) fn go(&mut self, way: Way) -> Result<bool> {
         if self.way != way || self.top == NONE {
             return self.turn(way);
-        }
-        if let [only] = &mut self.inputs[..]
-            && only.step_plainly(way)
-        {
-            return Ok(true);
         }
         self.step()
     }
 
-    fn seek_to_start(&mut self, way: Way) -> Result<bool> {
+    pub(crate) fn seek_to_start(&mut self, way: Way) -> Result<bool> {
         self.place_all(way, |input| input.seek_to_start(way))
     }
 
-    #[inline]
-    fn entry(&self) -> (Bytes, Bytes) {
-        (Bytes::copy_from_slice(self.key()), self.value_bytes())
+    /// How the entries that the two cursors stand on compare in the order of the merge.
+    pub(crate) fn compare(&self, other: &MergeCursor) -> Ordering {
+        let by_key = self.order.compare(self.key(), other.key());
+        by_key.then(self.input().cmp(&other.input()))
     }
+}
 
-    fn compare(&self, other: &MergeCursor) -> Result<Ordering> {
-        let Some(input) = self.current() else {
-            return Ok(Ordering::Less);
-        };
-        let order = input.table.order()?;
-        let by_key = order.compare(self.key(), other.key());
-        Ok(by_key.then(self.input().cmp(&other.input())))
+/// Short: the place, not what was read.
+impl fmt::Debug for MergeCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("MergeCursor");
+        debug.field("inputs", &self.inputs.len());
+        debug.field("input", &self.input()).finish_non_exhaustive()
     }
 }

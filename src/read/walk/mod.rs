@@ -1,8 +1,12 @@
-//! Walking: cursors, ranges, merges, and what they read ahead.
+//! Walking: cursors, ranges, merges and runs, and what they read ahead.
 
 pub(crate) mod ahead;
 pub(crate) mod cursor;
 pub(crate) mod ends;
+mod foreign;
+mod input;
 mod inputs;
 pub(crate) mod merge;
 pub(crate) mod range;
+pub(crate) mod run;
+pub(crate) mod table_walk;

@@ -1,0 +1,138 @@
+//! Sorted inputs of other kinds among those of a merge.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use crate::comparator::Order;
+use crate::error::Result;
+use crate::read::parts::bounds::{Bounds, Way, is_within, key_of};
+use crate::sorted_input::SortedCursor;
+
+/// A sorted input of any kind that can be copied.
+pub(crate) trait AnyCursor: SortedCursor + Send + Sync {
+    fn copy(&self) -> Box<dyn AnyCursor>;
+}
+
+impl<C: SortedCursor + Clone + Send + Sync + 'static> AnyCursor for C {
+    fn copy(&self) -> Box<dyn AnyCursor> {
+        Box::new(self.clone())
+    }
+}
+
+/// Those of its entries that are within bounds.
+pub(crate) struct Foreign {
+    cursor: Box<dyn AnyCursor>,
+    pub(crate) order: Order,
+    bounds: Bounds,
+    is_on_entry: bool,
+    /// Where it stands if that is on no entry: where a walk this way ends.
+    end: Way,
+}
+
+impl Clone for Foreign {
+    fn clone(&self) -> Foreign {
+        Foreign {
+            cursor: self.cursor.copy(),
+            order: self.order.clone(),
+            bounds: self.bounds.clone(),
+            is_on_entry: self.is_on_entry,
+            end: self.end,
+        }
+    }
+}
+
+impl fmt::Debug for Foreign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Foreign").finish_non_exhaustive()
+    }
+}
+
+impl Foreign {
+    pub(crate) fn new(cursor: impl AnyCursor + 'static, bounds: Bounds) -> Result<Foreign> {
+        Ok(Foreign {
+            order: Order::of(cursor.comparator()?),
+            cursor: Box::new(cursor),
+            bounds,
+            is_on_entry: false,
+            end: Way::Back,
+        })
+    }
+
+    pub(crate) fn key(&self) -> Option<&[u8]> {
+        self.is_on_entry.then(|| self.cursor.key())
+    }
+
+    pub(crate) fn value(&self) -> &[u8] {
+        if self.is_on_entry {
+            self.cursor.value()
+        } else {
+            &[]
+        }
+    }
+
+    pub(crate) fn value_bytes(&self) -> Bytes {
+        self.cursor.value_bytes()
+    }
+
+    /// Moves before the first entry.
+    pub(crate) fn rewind(&mut self) {
+        (self.is_on_entry, self.end) = (false, Way::Back);
+    }
+
+    pub(crate) fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        if !is_within(&self.order, &self.bounds, key, Way::Forward) {
+            return self.seek_to_start(Way::Forward);
+        }
+        let moved = self.cursor.seek(key);
+        self.arrive(moved, Way::Forward)
+    }
+
+    pub(crate) fn seek_to_start(&mut self, way: Way) -> Result<bool> {
+        let moved = self.place_at_start(way);
+        self.arrive(moved, way)
+    }
+
+    fn place_at_start(&mut self, way: Way) -> Result<bool> {
+        let cursor = &mut self.cursor;
+        let bound = key_of(way.pick(&self.bounds.0, &self.bounds.1));
+        let mut moved = match (bound, way) {
+            (None, Way::Forward) => cursor.seek_to_first()?,
+            (None, Way::Back) => cursor.seek_to_last()?,
+            (Some(key), Way::Forward) => cursor.seek(key)?,
+            (Some(key), Way::Back) => cursor.seek(key)? || cursor.seek_to_last()?,
+        };
+        while moved && !is_within(&self.order, &self.bounds, cursor.key(), way) {
+            moved = match way {
+                Way::Forward => cursor.advance()?,
+                Way::Back => cursor.prev()?,
+            };
+        }
+        Ok(moved)
+    }
+
+    /// Moves to the next entry on the way: from where a walk the other way ends to the first.
+    pub(crate) fn go(&mut self, way: Way) -> Result<bool> {
+        if !self.is_on_entry {
+            return if self.end == way {
+                Ok(false)
+            } else {
+                self.seek_to_start(way)
+            };
+        }
+        let moved = match way {
+            Way::Forward => self.cursor.advance(),
+            Way::Back => self.cursor.prev(),
+        };
+        self.arrive(moved, way)
+    }
+
+    /// Ends a move along `way`: there are no entries past the bound.
+    fn arrive(&mut self, moved: Result<bool>, way: Way) -> Result<bool> {
+        (self.is_on_entry, self.end) = (false, way);
+        let key = moved?.then(|| self.cursor.key());
+        let is_shown = |key: &[u8]| is_within(&self.order, &self.bounds, key, way.reverse());
+        self.is_on_entry = key.is_some_and(is_shown);
+        Ok(self.is_on_entry)
+    }
+}

@@ -1,0 +1,334 @@
+//! Tables one after the other, of which one at a time is open.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::comparator::{BytewiseComparator, Comparator, Order};
+use crate::error::{Error, ErrorKind, Result, show_key};
+use crate::format::Defect;
+use crate::format::internal_key::user_order;
+use crate::read::parts::bounds::{Bounds, Way, exclude_all, is_within};
+use crate::read::table::Table;
+use crate::read::walk::cursor::{Cursor, lost};
+
+/// Tables in the order of their keys, which do not overlap, such as a level of a database. A walk has at most one of them open, and
+/// opens it when it comes to the first entry there.
+///
+/// A range of them is made by [`TableRange::of_run`](crate::TableRange::of_run) or [`DbRange::of_run`](crate::db::DbRange::of_run), and may
+/// be one input of a merge among others. A single table whose keys are known is a run of one. In C++ LevelDB, this is the iterator of a
+/// level, over its `FileMetaData`, which opens a table at each seek.
+pub trait TableRun: Send + Sync {
+    /// How many tables there are.
+    fn tables(&self) -> usize;
+
+    /// The first and the last key of table `i`, as they are stored. If the table has others, that is an error when a walk comes to them,
+    /// but keys outside of these may not be shown.
+    fn keys(&self, i: usize) -> (&[u8], &[u8]);
+
+    /// Opens table `i`, or takes it from a [`TableCache`](crate::TableCache). Of a database's table, that is
+    /// [`DbTable::as_table`](crate::DbTable::as_table).
+    ///
+    /// # Errors
+    ///
+    /// Those of opening; they are those of the move that needs the table.
+    fn open(&self, i: usize) -> Result<Table>;
+
+    /// The order of the keys: by default bytewise. That of a database's tables is
+    /// [`InternalKeyComparator`](crate::db::InternalKeyComparator).
+    fn comparator(&self) -> Arc<dyn Comparator> {
+        Arc::new(BytewiseComparator)
+    }
+}
+
+/// A walk over such tables; or over one that is open, as a merge takes it, whose first and last key its properties may tell. Where the next
+/// key is known, it stands there without reading, until it is asked for the entry.
+#[derive(Clone)]
+pub(crate) struct Run {
+    /// `None` for a table that is open.
+    tables: Option<Arc<dyn TableRun>>,
+    pub(crate) order: Order,
+    bounds: Bounds,
+    /// The tables that may have keys within the bounds.
+    within: Range<usize>,
+    /// The table that it is at.
+    at: usize,
+    /// Over that table, if it is open.
+    cursor: Option<Cursor>,
+    place: Place,
+}
+
+/// Where in its table a run stands.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    OnEntry,
+    /// On the first entry of a walk this way, which was not read.
+    Unread(Way),
+    /// Where a walk this way ends.
+    End(Way),
+    Lost,
+}
+
+impl Run {
+    /// The tables of a run, before the first entry within bounds.
+    pub(crate) fn of_tables(tables: Arc<dyn TableRun>, bounds: Bounds) -> Run {
+        let order = Order::of(tables.comparator());
+        let all = 0..tables.tables();
+        let is_before = |i| !is_within(&order, &bounds, tables.keys(i).1, Way::Forward);
+        let start = partition_point(all.clone(), is_before);
+        let begins_within = |i| is_within(&order, &bounds, tables.keys(i).0, Way::Back);
+        let mut within = start..partition_point(start..all.end, begins_within);
+        if exclude_all(&order, &bounds) {
+            within = 0..0;
+        }
+        Run {
+            tables: Some(tables),
+            order,
+            bounds,
+            at: within.start,
+            within,
+            cursor: None,
+            place: Place::End(Way::Back),
+        }
+    }
+
+    /// A table, before its first entry within the cursor's bounds.
+    pub(crate) fn of_cursor(cursor: Cursor) -> Result<Run> {
+        let mut run = Run {
+            tables: None,
+            order: cursor.table.order()?.clone(),
+            bounds: cursor.bounds.clone(),
+            within: 0..1,
+            at: 0,
+            cursor: Some(cursor),
+            place: Place::Lost,
+        };
+        run.leave(Place::End(Way::Back));
+        Ok(run)
+    }
+
+    /// Whether it is known without reading that no entry lies within the bounds.
+    pub(crate) fn is_ruled_out(&self) -> Result<bool> {
+        let Some(cursor) = &self.cursor else {
+            return Ok(self.within.is_empty());
+        };
+        let is_outside = |way: Way| {
+            let key = self.stated_key(0, way);
+            key.is_some_and(|key| !is_within(&self.order, &self.bounds, key, way.reverse()))
+        };
+        Ok(cursor.is_ruled_out()? || is_outside(Way::Forward) || is_outside(Way::Back))
+    }
+
+    /// The first key that a walk along `way` comes to in table `i`, if it need not be read.
+    fn stated_key(&self, i: usize, way: Way) -> Option<&[u8]> {
+        match &self.tables {
+            Some(tables) => {
+                let (first, last) = tables.keys(i);
+                Some(way.pick(first, last))
+            }
+            None => self.cursor.as_ref()?.table.stated_key(way),
+        }
+    }
+
+    /// The cursor on the current entry, if that was read.
+    #[inline(always)]
+    pub(crate) fn cursor(&self) -> Option<&Cursor> {
+        self.cursor.as_ref()
+    }
+
+    /// The current key, which may be unread; `None` on no entry.
+    #[inline(always)]
+    pub(crate) fn stands_at(&self) -> Option<&[u8]> {
+        match self.place {
+            Place::OnEntry => self.cursor.as_ref().map(Cursor::key),
+            Place::Unread(way) => self.stated_key(self.at, way),
+            Place::End(_) | Place::Lost => None,
+        }
+    }
+
+    /// Leaves the entries, and closes a table that can be opened again.
+    fn leave(&mut self, place: Place) {
+        self.place = place;
+        match &mut self.cursor {
+            Some(cursor) if self.tables.is_none() => drop(cursor.leave(None)),
+            cursor => *cursor = None,
+        }
+    }
+
+    /// Moves before the first entry.
+    pub(crate) fn rewind(&mut self) {
+        self.leave(Place::End(Way::Back));
+    }
+
+    /// Turns to table `i`. The one that was open is closed first.
+    fn open(&mut self, i: usize) -> Result<&mut Cursor> {
+        if let Some(tables) = &self.tables
+            && (self.at != i || self.cursor.is_none())
+        {
+            (self.at, self.cursor) = (i, None);
+            let table = tables.open(i)?;
+            check_orders((0, &self.order), (i, table.order()?))
+                .map_err(|error| table.opened.store.file.name_in(error))?;
+            self.cursor = Some(Cursor::of_table(&table, self.bounds.clone()));
+        }
+        self.cursor.as_mut().ok_or_else(lost)
+    }
+
+    /// Moves to the first entry at or after `key`.
+    pub(crate) fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        self.place = Place::Lost;
+        if !is_within(&self.order, &self.bounds, key, Way::Forward) {
+            return self.seek_to_start(Way::Forward);
+        }
+        let compare = |i, way| Some(self.order.compare(self.stated_key(i, way)?, key));
+        let ends_before = |i| compare(i, Way::Back).is_some_and(|ends| ends.is_lt());
+        let i = partition_point(self.within.clone(), ends_before);
+        let is_beyond = !is_within(&self.order, &self.bounds, key, Way::Back);
+        if is_beyond || i == self.within.end {
+            self.leave(Place::End(Way::Forward));
+            return Ok(false);
+        }
+        if compare(i, Way::Forward).is_some_and(|starts| starts.is_ge()) {
+            return self.start(i, Way::Forward);
+        }
+        let moved = self.open(i)?.seek(key)?;
+        self.arrive(moved, Way::Forward)
+    }
+
+    /// Moves to the first entry of a walk along `way`.
+    pub(crate) fn seek_to_start(&mut self, way: Way) -> Result<bool> {
+        match way.first(&self.within) {
+            Some(i) => self.start(i, way),
+            None => {
+                self.leave(Place::End(way));
+                Ok(false)
+            }
+        }
+    }
+
+    /// Moves to the first entry of table `i` on the way; without reading it, if its key is known.
+    fn start(&mut self, i: usize, way: Way) -> Result<bool> {
+        let key = self.stated_key(i, way);
+        if key.is_some_and(|key| is_within(&self.order, &self.bounds, key, way)) {
+            match &mut self.cursor {
+                Some(cursor) if self.at == i => drop(cursor.leave(None)),
+                other => *other = None,
+            }
+            (self.at, self.place) = (i, Place::Unread(way));
+            return Ok(true);
+        }
+        self.place = Place::Lost;
+        let moved = self.open(i)?.seek_to_start(way)?;
+        self.arrive(moved, way)
+    }
+
+    /// Ends a move along `way` within a table: if it left the table, the next one is due.
+    fn arrive(&mut self, moved: bool, way: Way) -> Result<bool> {
+        if moved {
+            self.place = Place::OnEntry;
+            return Ok(true);
+        }
+        let rest = way.rest(&self.within, &(self.at..self.at + 1));
+        match way.first(&rest) {
+            Some(next) => self.start(next, way),
+            None => {
+                self.leave(Place::End(way));
+                Ok(false)
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn go(&mut self, way: Way) -> Result<bool> {
+        if let Some(cursor) = &mut self.cursor
+            && cursor.step_plainly(way)
+        {
+            return Ok(true);
+        }
+        self.go_slowly(way)
+    }
+
+    #[inline(never)]
+    fn go_slowly(&mut self, way: Way) -> Result<bool> {
+        let place = std::mem::replace(&mut self.place, Place::Lost);
+        match place {
+            // It has not come to that entry.
+            Place::Unread(start) if start != way => self.arrive(false, way),
+            Place::Unread(_) | Place::OnEntry => {
+                self.place = place;
+                self.read()?;
+                self.place = Place::Lost;
+                let moved = self.cursor.as_mut().ok_or_else(lost)?.go(way)?;
+                self.arrive(moved, way)
+            }
+            Place::End(end) if end == way => {
+                self.place = place;
+                Ok(false)
+            }
+            Place::End(_) => self.seek_to_start(way),
+            Place::Lost => Err(lost()),
+        }
+    }
+
+    /// Reads the current entry if it is still unread. Returns whether there is one.
+    pub(crate) fn read(&mut self) -> Result<bool> {
+        let Place::Unread(way) = self.place else {
+            return Ok(matches!(self.place, Place::OnEntry));
+        };
+        self.place = Place::Lost;
+        let moved = self.open(self.at)?.seek_to_start(way)?;
+        let stated = self.stated_key(self.at, way).unwrap_or(&[]);
+        let found = self.cursor.as_ref().map_or(&[][..], Cursor::key);
+        if !moved || found != stated {
+            let who = match &self.tables {
+                Some(_) => "the run of tables says",
+                None => "its properties say",
+            };
+            let (which, stated) = (way.pick("first", "last"), show_key(stated));
+            let expected = format!("the table's {which} key to be {stated}, as {who}");
+            let defect = Defect::new(expected, show_key(found));
+            return Err(self.fail(defect));
+        }
+        self.place = Place::OnEntry;
+        Ok(true)
+    }
+
+    /// The error of a defect in the current entry. The position is lost.
+    #[cold]
+    pub(crate) fn fail(&mut self, defect: Defect) -> Error {
+        self.place = Place::Lost;
+        let cursor = self.cursor.as_mut();
+        cursor.map_or_else(lost, |cursor| cursor.fail(defect))
+    }
+}
+
+/// The first of these numbers of which `is_before` is not true; it is true of those before it.
+fn partition_point(mut numbers: Range<usize>, is_before: impl Fn(usize) -> bool) -> usize {
+    while !numbers.is_empty() {
+        let middle = numbers.start.midpoint(numbers.end);
+        match is_before(middle) {
+            true => numbers.start = middle + 1,
+            false => numbers.end = middle,
+        }
+    }
+    numbers.start
+}
+
+/// Whether inputs of these numbers are in one order.
+pub(crate) fn check_orders((a, first): (usize, &Order), (b, other): (usize, &Order)) -> Result<()> {
+    let (first, other) = (describe(first), describe(other));
+    if first == other {
+        return Ok(());
+    }
+    let message = format!(
+        "inputs of a merge must be in one order: number {a} is in the order {first}, number {b} in the order {other}"
+    );
+    Err(Error::new(ErrorKind::Comparator, message))
+}
+
+/// The name of an order, as messages show it; in a database's tables, that of its user keys.
+fn describe(order: &Order) -> String {
+    match user_order(order) {
+        Some(user) => format!("{:?}, of a database's user keys", user.comparator().name()),
+        None => format!("{:?}", order.comparator().name()),
+    }
+}

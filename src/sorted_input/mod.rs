@@ -1,0 +1,175 @@
+//! Entries in ascending order, from wherever they come: the one interface between what yields them and what takes them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::comparator::{BytewiseComparator, Comparator};
+use crate::error::Result;
+
+mod adapters;
+
+pub use adapters::{RangeMap, SortedEntries, SortedMap, SortedSlice};
+
+/// A source of entries in ascending order of their keys, which it lends one at a time.
+///
+/// Tables, merges, databases and sorted collections are sources; builders take them. Implement it for a memtable, for example. An
+/// [`Iterator`] of pairs becomes a source with [`SortedEntries`].
+///
+/// Keys are plain keys, or all of them are the stored keys of a database's table (see [`InternalKey`](crate::db::InternalKey)):
+/// [`DbCursor`](crate::db::DbCursor), [`DbRange`](crate::db::DbRange) and [`Compaction`](crate::db::Compaction) lend the latter.
+/// The source does not check its order; who takes the entries does.
+///
+/// ```
+/// use leveltable::{SortedEntries, SortedInput, TableBuilder, WriteOptions};
+/// use std::collections::BTreeMap;
+///
+/// fn add_all(input: &mut dyn SortedInput, builder: &mut TableBuilder<Vec<u8>>) -> leveltable::Result<()> {
+///     while input.advance()? {
+///         builder.add(input.key(), input.value())?;
+///     }
+///     Ok(())
+/// }
+///
+/// let memtable = BTreeMap::from([("apple", "red"), ("banana", "yellow")]);
+/// let mut builder = WriteOptions::new().build(Vec::new());
+/// add_all(&mut SortedEntries::new(&memtable), &mut builder)?;
+/// assert_eq!(builder.entries(), 2);
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+pub trait SortedInput {
+    /// Moves to the next entry: from before the first entry, where a source begins, to the first. Returns `false` if none is left.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading the entry. There is no next entry after an error.
+    fn advance(&mut self) -> Result<bool>;
+
+    /// The key of the current entry, until the next move; empty if there is none.
+    fn key(&self) -> &[u8];
+
+    /// The value of the current entry, until the next move; empty if there is none, and for a deletion.
+    fn value(&self) -> &[u8];
+}
+
+/// A sorted input that also seeks and goes back, for ranges and merges: see [`TableRange::of`](crate::TableRange::of) and
+/// [`DbRange::of`](crate::db::DbRange::of).
+///
+/// Cursors and merges of tables are such inputs, sorted slices with [`SortedSlice`], and maps with [`SortedMap`]. Implement it for a
+/// memtable that is walked while it grows: `examples/lsm.rs` does, for the `SkipMap` of `crossbeam_skiplist`.
+///
+/// Each move returns whether it ended on an entry. After one that did not, and after an error, who uses an input seeks next: ranges and
+/// merges do. They go on with [`advance`](SortedInput::advance) and [`prev`](SortedCursor::prev) from an entry only, and turn at any. They
+/// ask for keys some log₂ *n* times for each step among *n* inputs, so [`key`](SortedInput::key) should only return what is there. In
+/// C++ LevelDB, this is `Iterator`.
+///
+/// ```
+/// use leveltable::{SortedCursor, SortedInput, SortedSlice};
+///
+/// let mut fruit = SortedSlice::new([("apple", "red"), ("banana", "yellow")]);
+/// let cursor: &mut dyn SortedCursor = &mut fruit;
+/// assert!(cursor.seek(b"b")?);
+/// assert_eq!(cursor.value(), b"yellow");
+/// assert!(cursor.prev()?);
+/// assert_eq!(cursor.key(), b"apple");
+/// assert!(!cursor.seek(b"c")?);
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+pub trait SortedCursor: SortedInput {
+    /// Moves to the first entry whose key is at or after `key`.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading the entry, as for all moves.
+    fn seek(&mut self, key: &[u8]) -> Result<bool>;
+
+    /// Moves to the first entry.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading the entry.
+    fn seek_to_first(&mut self) -> Result<bool>;
+
+    /// Moves to the last entry.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading the entry.
+    fn seek_to_last(&mut self) -> Result<bool>;
+
+    /// Moves from an entry to the one before it.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading the entry.
+    fn prev(&mut self) -> Result<bool>;
+
+    /// The current value, to keep: by default a copy.
+    fn value_bytes(&self) -> Bytes {
+        Bytes::copy_from_slice(self.value())
+    }
+
+    /// The order of the keys: by default bytewise. That of stored keys of a database is
+    /// [`InternalKeyComparator`](crate::db::InternalKeyComparator).
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Comparator`](crate::ErrorKind::Comparator) if it is not known: ranges and merges cannot take the input then.
+    fn comparator(&self) -> Result<Arc<dyn Comparator>> {
+        Ok(Arc::new(BytewiseComparator))
+    }
+}
+
+impl<S: SortedInput + ?Sized> SortedInput for &mut S {
+    fn advance(&mut self) -> Result<bool> {
+        (**self).advance()
+    }
+
+    fn key(&self) -> &[u8] {
+        (**self).key()
+    }
+
+    fn value(&self) -> &[u8] {
+        (**self).value()
+    }
+}
+
+impl<S: SortedInput + ?Sized> SortedInput for Box<S> {
+    fn advance(&mut self) -> Result<bool> {
+        (**self).advance()
+    }
+
+    fn key(&self) -> &[u8] {
+        (**self).key()
+    }
+
+    fn value(&self) -> &[u8] {
+        (**self).value()
+    }
+}
+
+impl<S: SortedCursor + ?Sized> SortedCursor for Box<S> {
+    fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        (**self).seek(key)
+    }
+
+    fn seek_to_first(&mut self) -> Result<bool> {
+        (**self).seek_to_first()
+    }
+
+    fn seek_to_last(&mut self) -> Result<bool> {
+        (**self).seek_to_last()
+    }
+
+    fn prev(&mut self) -> Result<bool> {
+        (**self).prev()
+    }
+
+    fn value_bytes(&self) -> Bytes {
+        (**self).value_bytes()
+    }
+
+    fn comparator(&self) -> Result<Arc<dyn Comparator>> {
+        (**self).comparator()
+    }
+}
