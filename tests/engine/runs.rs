@@ -93,7 +93,7 @@ impl TableRun for Level {
         let file = builder.finish_into_writer()?.0;
         OpenOptions::new()
             .no_cache()
-            .open_source(Opened::new(file, &self.counts))
+            .open_source(Arc::new(Opened::new(file, &self.counts)))
     }
 }
 
