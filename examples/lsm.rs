@@ -20,18 +20,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use crossbeam_skiplist::SkipMap;
-use leveltable::db::{DbRange, MAX_SEQUENCE, Version};
+use leveltable::db::{DbEntry, DbRange, InternalKey, InternalKeyComparator, MAX_SEQUENCE, Version};
 use leveltable::{
-    Compression, DbTable, OpenOptions, ReadOptions, RibbonFilterPolicy, Table, TableCache,
-    WriteOptions,
+    BytewiseComparator, Comparator, Compression, DbTable, OpenOptions, ReadOptions,
+    RibbonFilterPolicy, SortedCursor, SortedInput, Table, TableCache, WriteOptions,
 };
 
 #[path = "lsm/demo.rs"]
 mod demo;
-#[path = "lsm/memtable.rs"]
-mod memtable;
-
-use memtable::MemtableCursor;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 /// A sequence number: what was written later is not seen. Compactions keep what a snapshot sees until it is dropped.
@@ -42,8 +38,13 @@ pub const NOW: u64 = MAX_SEQUENCE;
 /// Level and name of the file, the newest of a level first: in the order in which lookups ask them.
 type Tables = BTreeSet<(u64, Reverse<String>)>;
 
-/// Changes that are in no table yet, by key and sequence number: the newest of a key first.
-type Memtable = BTreeMap<(Bytes, Reverse<u64>), Version>;
+/// A key and a sequence number, and what was written: a key's newest change comes first.
+type Change = ((Bytes, Reverse<u64>), Version);
+
+type Entry<'m> = crossbeam_skiplist::map::Entry<'m, (Bytes, Reverse<u64>), Version>;
+
+/// Changes that are in no table yet.
+type Memtable = SkipMap<(Bytes, Reverse<u64>), Version>;
 
 const LAST_LEVEL: u64 = 6;
 const FAILED: &str = "an earlier write failed, and no flush has succeeded since";
@@ -56,7 +57,7 @@ pub struct Lsm {
     level_limit: usize,
     /// `None` after a failure, when nobody knows what is on disk.
     log: Option<(String, File)>,
-    memtable: Memtable,
+    memtable: Arc<Memtable>,
     tables: Tables,
     open: TableCache<String, DbTable>,
     last_sequence: u64,
@@ -95,12 +96,18 @@ impl Lsm {
             && let Some((record, after)) = after.split_at_checked(len)
             && let Ok(changes) = changes_in(record)
         {
-            self.memtable.extend(changes);
+            self.apply(changes);
             rest = after;
         }
-        let sequences = self.memtable.keys().map(|(_, sequence)| sequence.0);
-        self.last_sequence = sequences.fold(value, u64::max);
+        self.last_sequence = self.last_sequence.max(value);
         Ok(())
+    }
+
+    fn apply(&mut self, changes: Vec<Change>) {
+        for (key, version) in changes {
+            self.last_sequence = self.last_sequence.max(key.1.0);
+            self.memtable.insert(key, version);
+        }
     }
 
     /// Sets keys to values, and deletes those without a value. Returns when that is on disk. After an error or a crash, all of
@@ -109,20 +116,20 @@ impl Lsm {
         if self.log.as_ref().ok_or(FAILED)?.1.metadata()?.len() >= self.memtable_limit as u64 {
             self.flush()?;
         }
-        let mut changes = Memtable::new();
+        let mut changes: Vec<Change> = Vec::new();
         for ((key, value), sequence) in batch.iter().zip(self.last_sequence + 1..) {
             let value = value.as_ref().map(|value| value.as_ref().to_vec().into());
             let version = value.map_or(Version::Deleted, Version::Value);
-            changes.insert((key.as_ref().to_vec().into(), Reverse(sequence)), version);
+            changes.push(((key.as_ref().to_vec().into(), Reverse(sequence)), version));
         }
+        changes.sort_by(|a, b| a.0.cmp(&b.0));
         // A record is a whole table, which brings its checksums. Syncing it takes longer than building it.
         let record = table_of(&changes)?;
         let (name, mut log) = self.log.take().ok_or(FAILED)?;
         log.write_all(&[&(record.len() as u64).to_be_bytes(), &*record].concat())?;
         log.sync_data()?;
         self.log = Some((name, log));
-        self.memtable.extend(changes);
-        self.last_sequence += batch.len() as u64;
+        self.apply(changes);
         Ok(())
     }
 
@@ -136,9 +143,9 @@ impl Lsm {
     /// Returns the value of `key`: [`NOW`], or as a snapshot sees it.
     pub fn get(&self, key: &[u8], at: u64) -> Result<Option<Bytes>> {
         let place = (Bytes::copy_from_slice(key), Reverse(at));
-        let newest = self.memtable.range(place..).next();
-        if let Some((_, version)) = newest.filter(|((own, _), _)| own == key) {
-            return Ok(version.clone().into_value());
+        let newest = self.memtable.lower_bound(Bound::Included(&place));
+        if let Some(newest) = newest.filter(|newest| newest.key().0 == key) {
+            return Ok(newest.value().clone().into_value());
         }
         // The newest table that knows the key decides. The filters of others say that they do not, nearly always without a read.
         for id in &self.tables {
@@ -157,22 +164,31 @@ impl Lsm {
     /// Iterates from both ends over the entries of `keys`, as [`get`](Lsm::get) sees them.
     pub fn range<'k>(&self, keys: impl RangeBounds<&'k [u8]>, at: u64) -> Result<DbRange> {
         let keys = (keys.start_bound().cloned(), keys.end_bound().cloned());
-        // A copy of all of it, which later changes do not touch: a real engine would have a memtable that can be walked as it grows.
-        let memtable = OpenOptions::new().open_db_source(table_of(&self.memtable)?)?;
-        let mut inputs = vec![memtable.range(keys)];
+        let mut inputs = vec![DbRange::of(self.memtable_cursor(), keys)];
         for id in &self.tables {
             inputs.push(self.table(id)?.range(keys));
         }
-        Ok(DbTable::merge(inputs)?.at(at).into_iter())
+        // The memtable may grow meanwhile, by what this does not see.
+        Ok(DbTable::merge(inputs)?
+            .at(at.min(self.last_sequence))
+            .into_iter())
+    }
+
+    fn memtable_cursor(&self) -> MemtableCursor {
+        let memtable = self.memtable.clone();
+        MemtableCursor {
+            memtable,
+            current: None,
+            stored_key: Vec::new(),
+        }
     }
 
     /// Writes the memtable to a table, starts a new log, and compacts full levels.
     pub fn flush(&mut self) -> Result<()> {
-        let memtable = OpenOptions::new().open_db_source(table_of(&self.memtable)?)?;
         let name = self.new_name("log");
         self.log = Some((name.clone(), File::create(self.dir.join(name))?));
-        self.merge(0..0, Some(memtable.iter()), 0)?;
-        self.memtable.clear();
+        self.merge(0..0, Some(DbRange::of(self.memtable_cursor(), ..)), 0)?;
+        self.memtable = Arc::default(); // Ranges keep the old one.
         for level in 0..=LAST_LEVEL {
             if self.tables.iter().filter(|id| id.0 == level).count() >= self.level_limit.max(2) {
                 self.merge(level..level + 1, None, LAST_LEVEL.min(level + 1))?;
@@ -241,15 +257,90 @@ impl Lsm {
     }
 }
 
+/// Walks the memtable, which may grow meanwhile.
+#[derive(Clone)]
+struct MemtableCursor {
+    memtable: Arc<Memtable>,
+    current: Option<Change>,
+    stored_key: Vec<u8>,
+}
+
+impl MemtableCursor {
+    fn stand(&mut self, entry: Option<Entry<'_>>) -> leveltable::Result<bool> {
+        self.stored_key.clear();
+        self.current = entry.map(|entry| (entry.key().clone(), entry.value().clone()));
+        if let Some(((key, sequence), version)) = &self.current {
+            let (sequence, value_type) = (sequence.0, version.value_type());
+            let key = InternalKey {
+                user_key: key,
+                sequence,
+                value_type,
+            };
+            key.encode(&mut self.stored_key);
+        }
+        Ok(self.current.is_some())
+    }
+}
+
+impl SortedInput for MemtableCursor {
+    fn advance(&mut self) -> leveltable::Result<bool> {
+        let (memtable, from) = (self.memtable.clone(), self.current.take());
+        let from = from
+            .as_ref()
+            .map_or(Bound::Unbounded, |(key, _)| Bound::Excluded(key));
+        self.stand(memtable.lower_bound(from))
+    }
+
+    fn key(&self) -> &[u8] {
+        &self.stored_key
+    }
+
+    fn value(&self) -> &[u8] {
+        match &self.current {
+            Some((_, Version::Value(value))) => value,
+            _ => &[],
+        }
+    }
+}
+
+impl SortedCursor for MemtableCursor {
+    fn seek(&mut self, key: &[u8]) -> leveltable::Result<bool> {
+        let (user_key, tag) = key.split_at(key.len() - 8); // as a database's merge seeks
+        let sequence = u64::from_le_bytes(tag.try_into().unwrap()) >> 8;
+        let place = (Bytes::copy_from_slice(user_key), Reverse(sequence));
+        self.stand(self.memtable.clone().lower_bound(Bound::Included(&place)))
+    }
+
+    fn seek_to_first(&mut self) -> leveltable::Result<bool> {
+        self.stand(self.memtable.clone().front())
+    }
+
+    fn seek_to_last(&mut self) -> leveltable::Result<bool> {
+        self.stand(self.memtable.clone().back())
+    }
+
+    fn prev(&mut self) -> leveltable::Result<bool> {
+        let (memtable, from) = (self.memtable.clone(), self.current.take());
+        let from = from
+            .as_ref()
+            .map_or(Bound::Unbounded, |(key, _)| Bound::Excluded(key));
+        self.stand(memtable.upper_bound(from))
+    }
+
+    fn comparator(&self) -> leveltable::Result<Arc<dyn Comparator>> {
+        Ok(Arc::new(InternalKeyComparator::new(BytewiseComparator)))
+    }
+}
+
 /// Returns the changes in a record of the log.
-fn changes_in(record: &[u8]) -> leveltable::Result<Memtable> {
+fn changes_in(record: &[u8]) -> leveltable::Result<Vec<Change>> {
     let table = OpenOptions::new().open_db_source(record.to_vec())?;
     let change = |own: DbEntry| ((own.user_key, Reverse(own.sequence)), own.version);
     table.iter().map(|entry| entry.map(change)).collect()
 }
 
 /// Returns a table of these changes.
-fn table_of(changes: &Memtable) -> leveltable::Result<Vec<u8>> {
+fn table_of(changes: &[Change]) -> leveltable::Result<Vec<u8>> {
     let options = WriteOptions::leveldb().compression(Compression::None);
     let mut builder = options.no_filter().build_db(Vec::new());
     for ((key, sequence), version) in changes {

@@ -351,6 +351,12 @@ impl State {
         Ok(newest)
     }
 
+    /// Whether the tables of a run hold no keys outside of what the MANIFEST lists as their ends.
+    pub(crate) fn is_sorted(&self, run: &Run) -> bool {
+        let is_leveled = run.first().is_some_and(|table| table.level > 0);
+        self.is_bytewise || self.is_known && is_leveled
+    }
+
     /// The tables of a run that may hold a key, which are one, or neighbours that share it; or keys within bounds. `place` compares
     /// the ends of a table with these. A table of level 0 that is in another order than the database may hold keys outside of
     /// what the MANIFEST lists as its ends, and so may any if the order is not known.
@@ -359,8 +365,7 @@ impl State {
         run: &'r Run,
         place: impl Fn(&[u8]) -> Ordering,
     ) -> impl Iterator<Item = &'r Arc<Listed>> {
-        let is_leveled = run.first().is_some_and(|table| table.level > 0);
-        let is_sorted = self.is_bytewise || self.is_known && is_leveled;
+        let is_sorted = self.is_sorted(run);
         let is_before = |table: &Listed| is_sorted && place(table.file.last_user_key()).is_lt();
         let start = run.partition_point(|table| is_before(table));
         let from = run.iter().skip(start);

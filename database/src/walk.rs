@@ -10,15 +10,17 @@ use std::vec;
 
 use bytes::Bytes;
 use itertools::Itertools as _;
-use leveltable::db::{DbCursor, DbEntry, DbRange, MAX_SEQUENCE, ValueType, Version};
+use leveltable::db::{DbCursor, DbEntry, DbRange, InternalKeyComparator, MAX_SEQUENCE};
+use leveltable::db::{ValueType, Version};
 use leveltable::sister_crates::{no_prefixes, prefix_bounds_from};
-use leveltable::{DbTable, Error, ErrorKind, KeyRange, Result, SortedInput, TableCache};
+use leveltable::{Comparator, DbTable, Error, ErrorKind, KeyRange, Result, SortedInput, Table};
+use leveltable::{TableCache, TableRun};
 
 use self::VersionState::{Deleted, FileNotListed, Live, Overwritten};
 use crate::database::Database;
-use crate::directory::{FileKind, name_of};
+use crate::directory::{FileKind, changed, name_of};
 use crate::log::Recovery;
-use crate::state::{Bounds, Listed, Run, State, is_not_found};
+use crate::state::{Bounds, Listed, State, is_not_found};
 
 /// The live entries of a database within bounds, from both ends; made by [`Database::range`] and the like.
 ///
@@ -35,10 +37,10 @@ pub struct DatabaseRange {
     bounds: Result<Bounds>,
     /// Whether an entry was asked for.
     has_begun: bool,
-    /// The parts that are left. Tables are opened when the range comes to them, and few are merged at a time.
-    parts: VecDeque<Part>,
-    /// In an order that is not known, the newest version of each key.
-    newest: HashMap<Bytes, u64>,
+    /// All runs, merged, whose tables are opened when the range comes to them; in an order that is not known, one table after the other.
+    entries: Option<DbRange>,
+    /// In such an order, what is left, and the newest version of each key.
+    unordered: Option<Unordered>,
 }
 
 /// Walks.
@@ -95,8 +97,8 @@ impl DatabaseRange {
             db,
             bounds,
             has_begun: false,
-            parts: VecDeque::new(),
-            newest: HashMap::new(),
+            entries: None,
+            unordered: None,
         }
     }
 
@@ -144,10 +146,10 @@ impl DatabaseRange {
     fn step(&mut self, back: bool) -> Result<bool> {
         let moved = match self.has_begun {
             false => self.start(back),
-            true => self.step_in_parts(back),
+            true => self.step_on(back),
         };
         if !matches!(moved, Ok(true)) {
-            (self.parts, self.newest) = Default::default();
+            (self.entries, self.unordered) = (None, None);
         }
         moved
     }
@@ -156,57 +158,41 @@ impl DatabaseRange {
         self.has_begun = true;
         let (db, bounds) = (self.db.clone(), self.bounds.clone()?);
         db.with_state(|state| {
-            if back {
-                state.known_order()?;
-            }
-            self.parts = cut(state, &bounds)?.into();
-            self.newest.clear();
-            for part in self.parts.iter().filter(|_| !state.is_known) {
-                // Reads everything once.
-                for entry in part.open()? {
-                    let entry = entry?;
-                    let sequence = self.newest.entry(entry.user_key).or_default();
-                    *sequence = entry.sequence.max(*sequence);
-                }
-            }
-            self.step_in_parts(back)
+            let is_everything = matches!(bounds, (Bound::Unbounded, Bound::Unbounded));
+            self.unordered = match state.is_known || back || !is_everything {
+                true => None,
+                false => Some(Unordered::new(state)?),
+            };
+            self.entries = match &mut self.unordered {
+                Some(unordered) => unordered.next_table()?,
+                None => Some(merged(state, &bounds)?),
+            };
+            self.step_on(back)
         })
     }
 
-    /// The place of the part at an end.
-    fn place(&self, back: bool) -> usize {
-        let last = self.parts.len().saturating_sub(1);
-        if back { last } else { 0 }
-    }
-
-    fn step_in_parts(&mut self, back: bool) -> Result<bool> {
-        loop {
-            let place = self.place(back);
-            let Some(part) = self.parts.get_mut(place) else {
-                return Ok(false);
-            };
-            if back {
-                part.state.known_order()?;
+    fn step_on(&mut self, back: bool) -> Result<bool> {
+        while let Some(entries) = &mut self.entries {
+            if let Some(unordered) = self.unordered.as_ref().filter(|_| back) {
+                unordered.state.known_order()?;
             }
-            let entries = match &mut part.entries {
-                Some(entries) => entries,
-                None => part.entries.insert(part.open()?),
-            };
             while entries.advance_from(back)? {
                 let entry = entries.lent(back);
-                let is_newest = || self.newest.get(entry.user_key()) == Some(&entry.sequence());
-                if part.state.is_known || entry.value_type() == ValueType::Value && is_newest() {
+                if self.unordered.as_ref().is_none_or(|it| it.shows(entry)) {
                     return Ok(true);
                 }
             }
-            self.parts.remove(place);
+            self.entries = match &mut self.unordered {
+                Some(unordered) => unordered.next_table()?,
+                None => None,
+            };
         }
+        Ok(false)
     }
 
     /// The cursor on the entry last taken from an end.
     fn lent(&self, back: bool) -> Option<&DbCursor> {
-        let part = self.parts.get(self.place(back))?;
-        Some(part.entries.as_ref()?.lent(back))
+        Some(self.entries.as_ref()?.lent(back))
     }
 
     /// Takes an entry from an end, to keep.
@@ -219,47 +205,127 @@ impl DatabaseRange {
     }
 }
 
-/// Tables, and the bounds within which a walk merges them.
+/// The tables of a database whose order is not known, as they are stored.
 #[derive(Debug)]
+struct Unordered {
+    state: Arc<State>,
+    /// Those that are left.
+    tables: VecDeque<Arc<Listed>>,
+    /// The newest version of each key.
+    newest: HashMap<Bytes, u64>,
+}
+
+impl Unordered {
+    /// Reads everything once.
+    fn new(state: &Arc<State>) -> Result<Unordered> {
+        let mut newest = HashMap::new();
+        let tables: VecDeque<_> = state.runs.iter().flatten().cloned().collect();
+        for table in &tables {
+            for entry in state.table(table)?.iter() {
+                let entry = entry?;
+                let sequence: &mut u64 = newest.entry(entry.user_key).or_default();
+                *sequence = entry.sequence.max(*sequence);
+            }
+        }
+        Ok(Unordered {
+            state: state.clone(),
+            tables,
+            newest,
+        })
+    }
+
+    fn next_table(&mut self) -> Result<Option<DbRange>> {
+        let next = self.tables.pop_front();
+        next.map(|table| Ok(self.state.table(&table)?.iter()))
+            .transpose()
+    }
+
+    /// Whether a version is the newest of its key, and no deletion.
+    fn shows(&self, entry: &DbCursor) -> bool {
+        let is_newest = || self.newest.get(entry.user_key()) == Some(&entry.sequence());
+        entry.value_type() == ValueType::Value && is_newest()
+    }
+}
+
+/// The newest versions of the user keys within bounds, deleted ones left out.
+fn merged(state: &Arc<State>, bounds: &Bounds) -> Result<DbRange> {
+    state.known_order()?;
+    let mut ranges = Vec::new();
+    for (run, tables) in state.runs.iter().enumerate() {
+        if state.is_sorted(tables) {
+            let tables = ListedRun {
+                state: state.clone(),
+                run,
+            };
+            ranges.push(DbRange::of_run(tables, bounds.clone()));
+            continue;
+        }
+        for table in tables {
+            ranges.push(state.table(table)?.range(bounds.clone()));
+        }
+    }
+    Ok(DbTable::merge(ranges)?.at(MAX_SEQUENCE).into_iter())
+}
+
+/// A run of the database's tables.
+struct ListedRun {
+    state: Arc<State>,
+    run: usize,
+}
+
+impl ListedRun {
+    fn tables(&self) -> &[Arc<Listed>] {
+        self.state.runs.get(self.run).map_or(&[], Vec::as_slice)
+    }
+}
+
+impl TableRun for ListedRun {
+    fn tables(&self) -> usize {
+        self.tables().len()
+    }
+
+    fn keys(&self, i: usize) -> (&[u8], &[u8]) {
+        let table = self.tables().get(i);
+        table.map_or((&[], &[]), |table| {
+            (&table.file.smallest, &table.file.largest)
+        })
+    }
+
+    fn open(&self, i: usize) -> Result<Table> {
+        let table = self
+            .tables()
+            .get(i)
+            .ok_or_else(|| changed(self.state.dir.path()))?;
+        Ok(self.state.table(table)?.as_table().clone())
+    }
+
+    fn comparator(&self) -> Arc<dyn Comparator> {
+        Arc::new(InternalKeyComparator::new(self.state.order.clone()))
+    }
+}
+
+/// Tables that may hold keys within bounds.
 struct Part {
     state: Arc<State>,
     tables: Vec<Arc<Listed>>,
     bounds: Bounds,
-    /// Once the walk has come to them.
-    entries: Option<DbRange>,
 }
 
 impl Part {
     /// What the database has within bounds.
-    fn new(state: &Arc<State>, runs: &[Run], bounds: Bounds) -> Part {
+    fn new(state: &Arc<State>, bounds: Bounds) -> Part {
         let place = |end: &[u8]| state.place(end, &bounds);
-        let tables = runs.iter().flat_map(|run| state.within(run, place));
+        let tables = state.runs.iter().flat_map(|run| state.within(run, place));
         Part {
             state: state.clone(),
             tables: tables.cloned().collect(),
             bounds,
-            entries: None,
-        }
-    }
-
-    /// In an order that is not known, all versions of the part's one table; else the newest ones, deleted keys left out.
-    fn open(&self) -> Result<DbRange> {
-        let range = |table| Ok(self.state.table(table)?.range(self.bounds.clone()));
-        let ranges = self.tables.iter().map(|table| range(table));
-        let mut ranges: Vec<DbRange> = ranges.collect::<Result<_>>()?;
-        match self.state.is_known {
-            false if ranges.len() == 1 => Ok(ranges.remove(0)),
-            _ => Ok(DbTable::merge(ranges)?.at(MAX_SEQUENCE).into_iter()),
         }
     }
 }
 
-/// Cuts a walk into parts: where tables begin, or in an order that is not known into tables.
+/// Cuts a database into parts: where tables begin.
 fn cut(state: &Arc<State>, bounds: &Bounds) -> Result<Vec<Part>> {
-    if !state.is_known && matches!(bounds, (Bound::Unbounded, Bound::Unbounded)) {
-        let part = |run: &[Run]| Part::new(state, run, bounds.clone());
-        return Ok(state.runs.chunks(1).map(part).collect());
-    }
     let order = state.known_order()?;
     let tables = state.runs.iter().flatten();
     let starts = tables.map(|table| table.file.first_user_key());
@@ -270,8 +336,7 @@ fn cut(state: &Arc<State>, bounds: &Bounds) -> Result<Vec<Part>> {
     let to = cuts.iter().cloned().map(Bound::Excluded);
     let (lower, upper) = bounds.clone();
     let bounds = iter::once(lower).chain(from).zip(to.chain([upper]));
-    let part = |bounds| Part::new(state, &state.runs, bounds);
-    Ok(bounds.map(part).collect())
+    Ok(bounds.map(|bounds| Part::new(state, bounds)).collect())
 }
 
 impl SortedInput for DatabaseRange {
@@ -360,7 +425,7 @@ impl Database {
     pub fn history(&self, key: impl AsRef<[u8]>) -> Result<Vec<HistoryEntry>> {
         let key = Bound::Included(key.as_ref().to_vec());
         self.with_state(|state| {
-            let part = Part::new(state, &state.runs, (key.clone(), key.clone()));
+            let part = Part::new(state, (key.clone(), key.clone()));
             History::read(state, &part.bounds)?.versions(&part)
         })
     }
@@ -376,7 +441,6 @@ impl Database {
     /// Those of [`get`](Database::get). The iterator ends after its first error.
     pub fn history_range(&self, bounds: impl KeyRange) -> Result<HistoryEntries> {
         let state = self.state();
-        state.known_order()?;
         let bounds = bounds.key_bounds();
         let parts = cut(&state, &bounds)?.into_iter();
         let mut history = History::read(&state, &bounds)?;

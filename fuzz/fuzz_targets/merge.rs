@@ -1,13 +1,15 @@
-//! Merges of several tables, some of them damaged: each move gives what a sorted list of all entries gives, or an error.
+//! Merges of sorted inputs of every kind, among them damaged tables: each move gives what a sorted list of all entries gives, or an error.
 
 #![no_main]
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use leveltable::{
-    BytewiseComparator, DbTable, ErrorKind, OpenOptions, Result, Table, WriteOptions,
-    db::{DbCursor, ValueType},
+    BytewiseComparator, Comparator, DbTable, ErrorKind, OpenOptions, Result, SortedMap, SortedSlice,
+    Table, TableRange, TableRun, WriteOptions,
+    db::{DbCursor, DbRange, InternalKey, InternalKeyComparator, ValueType},
     merge::MergeCursor,
 };
 use leveltable_fuzz::naive::{Compare, Entry};
@@ -37,6 +39,141 @@ struct One {
     upper: Limit,
     /// A byte of the file to change, and by what.
     damage: Option<(u16, u8)>,
+    form: Form,
+}
+
+/// The kind of sorted input that the entries become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Arbitrary)]
+enum Form {
+    Table,
+    Slice,
+    /// Of plain keys in bytewise order; else a slice.
+    Map,
+    /// Two tables, opened when a walk comes to them.
+    Run,
+    /// The table's cursor, by its trait.
+    Cursor,
+}
+
+/// Tables one after the other.
+struct Run {
+    tables: Vec<(Vec<u8>, Vec<u8>, Table)>,
+    order: Arc<dyn Comparator>,
+}
+
+impl TableRun for Run {
+    fn tables(&self) -> usize {
+        self.tables.len()
+    }
+
+    fn keys(&self, i: usize) -> (&[u8], &[u8]) {
+        let (first, last, _) = &self.tables[i];
+        (first, last)
+    }
+
+    fn open(&self, i: usize) -> Result<Table> {
+        Ok(self.tables[i].2.clone())
+    }
+
+    fn comparator(&self) -> Arc<dyn Comparator> {
+        self.order.clone()
+    }
+}
+
+/// Entries as they are stored, in order, and what else is known of them.
+struct Made {
+    form: Form,
+    stored: Vec<Entry>,
+    order: Arc<dyn Comparator>,
+    halves: Vec<Table>,
+}
+
+impl Made {
+    fn new(one: &One, entries: &[DbEntry], order: KeyOrder, write: &WriteOptions, open: &OpenOptions, is_database: bool) -> Made {
+        let user: Arc<dyn Comparator> = match order {
+            KeyOrder::Bytewise => Arc::new(BytewiseComparator),
+            order => Arc::new(order),
+        };
+        let order: Arc<dyn Comparator> = match is_database {
+            true => Arc::new(InternalKeyComparator::new(user)),
+            false => user,
+        };
+        let half = |entries: &[DbEntry]| match is_database {
+            true => {
+                let table = open.open_db_source(tables::build_db(write, entries));
+                table.unwrap().as_table().clone()
+            }
+            false => {
+                let plain = |(key, _, value): &DbEntry| (key.clone(), value.clone().unwrap());
+                let entries: Vec<Entry> = entries.iter().map(plain).collect();
+                open.open_source(tables::build(write, &entries)).unwrap()
+            }
+        };
+        let form = if one.damage.is_some() { Form::Table } else { one.form };
+        let (a, b) = entries.split_at(entries.len() / 2);
+        let halves = [a, b].into_iter().filter(|half| form == Form::Run && !half.is_empty());
+        Made {
+            form,
+            stored: entries.iter().map(|entry| stored(entry, is_database)).collect(),
+            order,
+            halves: halves.map(half).collect(),
+        }
+    }
+
+    fn slice(&self) -> SortedSlice<Vec<Entry>, Vec<u8>, Vec<u8>> {
+        SortedSlice::new(self.stored.clone()).with_comparator(self.order.clone())
+    }
+
+    fn run(self) -> Run {
+        let middle = self.stored.len() / 2;
+        let parts = [&self.stored[..middle], &self.stored[middle..]];
+        let ends = parts.into_iter().filter_map(|part| Some((part.first()?, part.last()?)));
+        let tables = ends.zip(self.halves);
+        let tables = tables.map(|((first, last), table)| (first.0.clone(), last.0.clone(), table));
+        Run {
+            tables: tables.collect(),
+            order: self.order,
+        }
+    }
+
+    fn plain(self, table: &Table, bounds: Bounds) -> TableRange {
+        let is_bytewise = self.order.name() == BytewiseComparator.name();
+        match self.form {
+            Form::Map if is_bytewise => {
+                let map = self.stored.into_iter().collect::<std::collections::BTreeMap<_, _>>();
+                TableRange::of(SortedMap::new(Arc::new(map)), bounds)
+            }
+            Form::Slice | Form::Map => TableRange::of(self.slice(), bounds),
+            Form::Run => TableRange::of_run(self.run(), bounds),
+            Form::Cursor => TableRange::of(table.cursor(), bounds),
+            Form::Table => table.range(bounds),
+        }
+    }
+
+    fn database(self, table: &DbTable, bounds: Bounds) -> DbRange {
+        match self.form {
+            Form::Slice | Form::Map => DbRange::of(self.slice(), bounds),
+            Form::Run => DbRange::of_run(self.run(), bounds),
+            Form::Cursor => DbRange::of(table.cursor(), bounds),
+            Form::Table => table.range(bounds),
+        }
+    }
+}
+
+/// An entry as a table stores it.
+fn stored((key, sequence, value): &DbEntry, is_database: bool) -> Entry {
+    let bytes = value.clone().unwrap_or_default();
+    if !is_database {
+        return (key.clone(), bytes);
+    }
+    let value_type = match value {
+        Some(_) => ValueType::Value,
+        None => ValueType::Deletion,
+    };
+    let mut stored = Vec::new();
+    let key = InternalKey { user_key: key, sequence: *sequence, value_type };
+    key.encode(&mut stored);
+    (stored, bytes)
 }
 
 /// A key for bounds and seeks: of one of the entries, or any.
@@ -184,17 +321,18 @@ fuzz_target!(|input: Input| {
             (_, true) => open.comparator(KeyOrder::ByTrait),
             (_, false) => open.comparator(BytewiseComparator),
         };
+        let made = Made::new(one, &entries, order, &write, &open, input.is_database);
         // Of a damaged file, nearly all but the data is read when it is opened.
         match input.is_database {
             true => databases.extend(
                 open.open_db_source(file)
                     .ok()
-                    .map(|table| (table, entries, one)),
+                    .map(|table| (table, entries, one, made)),
             ),
             false => plain.extend(
                 open.open_source(file)
                     .ok()
-                    .map(|table| (table, entries, one)),
+                    .map(|table| (table, entries, one, made)),
             ),
         }
     }
@@ -203,10 +341,10 @@ fuzz_target!(|input: Input| {
             let ranges = databases
                 .into_iter()
                 .enumerate()
-                .map(|(i, (table, entries, one))| {
+                .map(|(i, (table, entries, one, made))| {
                     let bounds = (one.lower.resolve(&keys), one.upper.resolve(&keys));
                     items.extend(within(entries, &bounds, compare, i));
-                    table.range(bounds)
+                    made.database(&table, bounds)
                 });
             let ranges: Vec<_> = ranges.collect();
             let cursor = DbTable::merge(ranges).unwrap();
@@ -219,10 +357,10 @@ fuzz_target!(|input: Input| {
             let ranges = plain
                 .into_iter()
                 .enumerate()
-                .map(|(i, (table, entries, one))| {
+                .map(|(i, (table, entries, one, made))| {
                     let bounds = (one.lower.resolve(&keys), one.upper.resolve(&keys));
                     items.extend(within(entries, &bounds, compare, i));
-                    table.range(bounds)
+                    made.plain(&table, bounds)
                 });
             let ranges: Vec<_> = ranges.collect();
             let cursor = Table::merge(ranges).unwrap();

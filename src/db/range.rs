@@ -62,7 +62,8 @@ impl DbRange {
     ///
     /// let key = |sequence| {
     ///     let mut stored = Vec::new();
-    ///     InternalKey::new(b"apple", sequence, ValueType::Value).encode(&mut stored);
+    ///     let key = InternalKey { user_key: b"apple", sequence, value_type: ValueType::Value };
+    ///     key.encode(&mut stored);
     ///     stored
     /// };
     /// let memtable = SortedSlice::new([(key(9), "green"), (key(4), "red")]);

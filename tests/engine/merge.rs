@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::common::{self, CountingReadAt, Entry, Layout, Reverse};
+use crate::forms::{self, Failing, Form};
 use bytes::Bytes;
 use leveltable::{
-    BloomFilterPolicy, BytewiseComparator, Compression, DbTable, ErrorKind, OpenOptions, ReadAt,
-    Source, Table, WriteOptions,
-    db::{DbCursor, DbEntry, InternalKeyComparator, MAX_SEQUENCE, ValueType, Version},
+    BloomFilterPolicy, BytewiseComparator, Comparator, Compression, DbTable, ErrorKind,
+    OpenOptions, ReadAt, SortedSlice, Source, Table, TableRange, WriteOptions,
+    db::{DbCursor, DbEntry, InternalKey, InternalKeyComparator, MAX_SEQUENCE, ValueType, Version},
     merge::MergeCursor,
 };
 use proptest::prelude::*;
@@ -48,6 +49,13 @@ impl Kind {
         match self.reverse {
             true => OpenOptions::new().comparator(Reverse),
             false => OpenOptions::new(),
+        }
+    }
+
+    fn order(self) -> Arc<dyn Comparator> {
+        match self.reverse {
+            true => Arc::new(Reverse),
+            false => Arc::new(BytewiseComparator),
         }
     }
 
@@ -163,6 +171,28 @@ fn kind() -> impl Strategy<Value = Kind> {
 
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
     prop::collection::vec((key(), prop::collection::vec(any::<u8>(), 0..6)), 0..30)
+}
+
+fn form() -> impl Strategy<Value = Form> {
+    prop::sample::select(&forms::FORMS[..])
+}
+
+fn owned((key, value): (Bytes, Bytes)) -> Entry {
+    (key.to_vec(), value.to_vec())
+}
+
+/// Compares what a range lends with those of the entries that it has.
+fn check_lent(mut range: TableRange, entries: &[Entry], is_within: impl Fn(&[u8]) -> bool) {
+    for (key, value) in entries.iter().filter(|(key, _)| is_within(key)) {
+        assert!(range.advance().unwrap());
+        assert_eq!((range.key(), range.value()), (&key[..], &value[..]));
+        assert_eq!(
+            (range.key_bytes(), range.value_bytes()),
+            (key.clone().into(), value.clone().into())
+        );
+    }
+    assert!(!range.advance().unwrap());
+    assert_eq!((range.key(), range.value()), (&b""[..], &b""[..]));
 }
 
 type Merged = (Vec<u8>, Vec<u8>, usize);
@@ -319,6 +349,32 @@ fn db_table(kind: Kind, changes: &[Change]) -> DbTable {
     kind.open().open_db_source(file).unwrap()
 }
 
+/// A change as a table stores it.
+fn stored_entry(change: &Change) -> Entry {
+    let value_type = match change.value {
+        Some(_) => ValueType::Value,
+        None => ValueType::Deletion,
+    };
+    let key = InternalKey {
+        user_key: &change.user_key,
+        sequence: change.sequence,
+        value_type,
+    };
+    let mut stored = Vec::new();
+    key.encode(&mut stored);
+    (stored, change.value.clone().unwrap_or_default())
+}
+
+fn db_table_of(kind: Kind, entries: &[Entry]) -> DbTable {
+    let mut builder = kind.write().build_db(Vec::new());
+    for (key, value) in entries {
+        let key = InternalKey::parse(key).unwrap();
+        builder.add(key, value).unwrap();
+    }
+    let file = builder.finish_into_writer().unwrap().0;
+    kind.open().open_db_source(file).unwrap()
+}
+
 fn check_db(mut cursor: DbCursor, items: Vec<Change>, kind: Kind, moves: &[Move], ends: &[bool]) {
     let mut model = Model::new(items);
     let check = |cursor: &DbCursor, model: &Model<Change>, moved: bool| {
@@ -385,25 +441,23 @@ proptest! {
     #[test]
     fn plain_merges_agree_with_the_model(
         kind in kind(),
-        inputs in prop::collection::vec((entries(), bounds()), 0..7),
+        inputs in prop::collection::vec((form(), entries(), bounds()), 0..7),
         moves in moves(),
         ends in prop::collection::vec(any::<bool>(), 1..20),
     ) {
-        let tables: Vec<_> = inputs
-            .iter()
-            .map(|(entries, bounds)| (kind.table(entries), bounds.clone()))
-            .collect();
         let mut items: Vec<Merged> = Vec::new();
-        for (input, (table, bounds)) in tables.iter().enumerate() {
-            for entry in table {
-                let (key, value) = entry.unwrap();
-                if kind.contains(bounds, &key) {
-                    items.push((key.to_vec(), value.to_vec(), input));
-                }
-            }
+        let mut ranges = Vec::new();
+        for (input, (form, entries, bounds)) in inputs.into_iter().enumerate() {
+            let table = kind.table(&entries);
+            let entries: Vec<Entry> = table.iter().map(|entry| owned(entry.unwrap())).collect();
+            let make = |entries: &[Entry]| kind.table(entries);
+            let range = forms::plain(form, &entries, &kind.order(), bounds.clone(), &make);
+            check_lent(range.clone(), &entries, |key| kind.contains(&bounds, key));
+            ranges.push(range);
+            let within = entries.into_iter().filter(|(key, _)| kind.contains(&bounds, key));
+            items.extend(within.map(|(key, value)| (key, value, input)));
         }
         items.sort_by(|a, b| kind.compare(&a.0, &b.0).then(a.2.cmp(&b.2)));
-        let ranges = tables.iter().map(|(table, bounds)| table.range(bounds.clone()));
         let cursor = Table::merge(ranges).unwrap();
         let pairs: Vec<_> = items.iter().map(|(k, v, _)| Pair(k.clone(), v.clone())).collect();
         check_ends(cursor.clone().into_iter(), &pairs, &ends);
@@ -413,14 +467,14 @@ proptest! {
     #[test]
     fn database_merges_agree_with_the_model(
         kind in kind(),
-        inputs in prop::collection::vec((changes(), bounds()), 0..6),
+        inputs in prop::collection::vec((form(), changes(), bounds()), 0..6),
         snapshot in prop::option::of(0..13u64),
         moves in moves(),
         ends in prop::collection::vec(any::<bool>(), 1..20),
     ) {
         let mut all = Vec::new();
         let mut ranges = Vec::new();
-        for (input, (changes, bounds)) in inputs.into_iter().enumerate() {
+        for (input, (form, changes, bounds)) in inputs.into_iter().enumerate() {
             let changes = changes.into_iter().map(|(user_key, sequence, value)| Change {
                 user_key,
                 sequence,
@@ -428,7 +482,9 @@ proptest! {
                 input,
             });
             let changes = sorted(changes.collect(), kind);
-            ranges.push(db_table(kind, &changes).range(bounds.clone()));
+            let stored: Vec<Entry> = changes.iter().map(stored_entry).collect();
+            let make = |entries: &[Entry]| db_table_of(kind, entries);
+            ranges.push(forms::database(form, &stored, &kind.order(), bounds.clone(), &make));
             all.extend(changes.into_iter().filter(|c| kind.contains(&bounds, &c.user_key)));
         }
         let all = sorted(all, kind);
@@ -578,6 +634,43 @@ proptest! {
             None => (table.cursor(), all),
         };
         check_db(cursor, shown, kind, &moves, &ends);
+    }
+}
+
+/// An input that fails at each of its moves in turn: the merge passes the error on, shows no wrong entry, and goes on after a seek.
+#[test]
+fn an_error_of_an_input_in_mid_way_is_that_of_the_move() {
+    let entries = |first: usize| {
+        let keys = (first..12).step_by(2);
+        keys.map(|i| (format!("{i:02}"), "value"))
+            .collect::<Vec<_>>()
+    };
+    let turns = [true, true, true, false, true, true, false, false, true];
+    for left in 0..14 {
+        let cursor = SortedSlice::new(entries(0));
+        let failing = TableRange::of(Failing { cursor, left }, ..);
+        let sound = TableRange::of(SortedSlice::new(entries(1)), ..);
+        let mut merged = Table::merge([failing, sound]).unwrap();
+        let (mut at, mut failures) = (0, 0);
+        for forward in turns.into_iter().cycle().take(30) {
+            let moved = if forward {
+                merged.next()
+            } else {
+                merged.prev()
+            };
+            at = if forward { (at + 1).min(13) } else { at - 1 };
+            if let Err(error) = moved {
+                failures += 1;
+                assert_eq!(error.kind(), ErrorKind::Io);
+                assert!(!merged.is_valid() && merged.key().is_empty());
+                assert_eq!(merged.next().unwrap_err().kind(), ErrorKind::InvalidState);
+                assert!(merged.seek("05").unwrap());
+                at = 6;
+            }
+            let expected = (1..13).contains(&at).then(|| format!("{:02}", at - 1));
+            assert_eq!(merged.key(), expected.unwrap_or_default().as_bytes());
+        }
+        assert_eq!(failures, 1, "{left}");
     }
 }
 

@@ -369,7 +369,13 @@ proptest! {
             let (forward, error) = walk(table.range(bounds.clone()));
             let backward = forward.iter().rev().cloned().collect();
             prop_assert_eq!(server.run(collect(fresh.range(bounds.clone()).reverse())), (backward, error));
+            let bytes = server.run(remote.approximate_bytes(bounds.clone()));
+            prop_assert_eq!(bytes.unwrap(), table.approximate_bytes(bounds.clone()).unwrap());
             prop_assert_eq!(server.run(collect(remote.range(bounds))), (forward, error));
+        }
+        for fraction in [0.0, 0.3, 0.5, 1.0] {
+            let key = server.run(remote.key_at_fraction(fraction)).unwrap();
+            prop_assert_eq!(key, table.key_at_fraction(fraction).unwrap());
         }
         for n in [0, 1, 2, 7, 100_000] {
             let parts = server.run(remote.splits(n)).unwrap();

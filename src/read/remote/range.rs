@@ -79,7 +79,10 @@ impl AsyncRange {
             cursor.is_limited = table.prefixes_exclude(&cursor.bounds).await?;
         }
         if !cursor.is_limited {
-            let (parts, order) = (&table.table.opened.parts, cursor.order_of_bounds()?);
+            let (parts, order) = (
+                &table.table.opened.parts,
+                table.table.order_of(&cursor.bounds)?,
+            );
             let within = table.ask(|| parts.blocks_within(&cursor.bounds, order));
             let blocks = within.await?;
             cursor.limit_to(blocks);

@@ -13,12 +13,13 @@ use crate::error::{Error, Result};
 use crate::filter::FilterEntry;
 use crate::format::properties::Properties;
 use crate::read::open::options::OpenOptions;
-use crate::read::parts::bounds::Bounds;
+use crate::read::parts::bounds::{Bounds, KeyRange};
 use crate::read::source::async_read_at::{AsyncReadAt, Tail};
 use crate::read::source::file::{Stretch, TAIL_LEN, TableFile};
 use crate::read::source::stats::Stats;
 use crate::read::source::{Source, SourceBytes};
 use crate::read::store::{ReadOptions, whole};
+use crate::read::table::approximate::{bytes_within, key_at};
 use crate::read::table::get_many::{Lookups, Values, blocks_of, sort_by_block};
 use crate::read::table::splits::splits_by_blocks;
 use crate::read::table::table_cache::OpenTable;
@@ -205,6 +206,28 @@ impl AsyncTable {
             self.bring(parts.index_parts(0..parts.index.len())).await?;
         }
         self.table.splits(n)
+    }
+
+    /// About how many bytes the entries within `bounds` take, by the index alone: one request at most; see [`Table::approximate_bytes`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Table::approximate_bytes`].
+    pub async fn approximate_bytes(&self, bounds: impl KeyRange + Send) -> Result<u64> {
+        let (bounds, parts) = (bounds.key_bounds(), &self.table.opened.parts);
+        let order = self.table.order_of(&bounds)?;
+        self.ask(|| bytes_within(parts, &bounds, order)).await
+    }
+
+    /// A key up to which about `fraction` of the bytes of all entries lie, by the index alone: one request at most; see
+    /// [`Table::key_at_fraction`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Table::key_at_fraction`].
+    pub async fn key_at_fraction(&self, fraction: f64) -> Result<Option<Bytes>> {
+        let parts = &self.table.opened.parts;
+        self.ask(|| key_at(parts, fraction)).await
     }
 
     /// The table's own description; see [`Table::properties`].

@@ -1,10 +1,14 @@
 //! How many bytes lie within bounds, and which key lies how far into a table: by the index alone.
 
+use std::ops::Bound;
+
 use bytes::Bytes;
 
+use crate::comparator::Order;
 use crate::error::Result;
-use crate::read::parts::bounds::{KeyRange, key_of};
+use crate::read::parts::bounds::{Bounds, KeyRange, key_of};
 use crate::read::parts::index::Index;
+use crate::read::parts::{Missing, Parts};
 use crate::read::table::Table;
 
 impl Table {
@@ -31,19 +35,15 @@ impl Table {
     /// # Ok::<(), leveltable::Error>(())
     /// ```
     pub fn approximate_bytes(&self, bounds: impl KeyRange) -> Result<u64> {
-        let (lower, upper) = bounds.key_bounds();
-        let start = key_of(&lower).map_or(Ok(0), |key| self.offset_of(key))?;
-        let end = key_of(&upper).map_or(Ok(data_len(&self.opened.parts.index)), |key| {
-            self.offset_of(key)
-        })?;
-        Ok(end.saturating_sub(start))
+        let (bounds, parts) = (bounds.key_bounds(), &self.opened.parts);
+        let order = self.order_of(&bounds)?;
+        self.opened.ask(|| bytes_within(parts, &bounds, order))
     }
 
-    /// Where the data block begins that `key` would be in; where data ends, if it comes after all of them.
-    fn offset_of(&self, key: &[u8]) -> Result<u64> {
-        let found = self.opened.seek(key, false)?;
-        let end = || data_len(&self.opened.parts.index);
-        Ok(found.map_or_else(end, |found| found.offset()))
+    /// The order, if there is a bound to ask it about: an error then if it is not known.
+    pub(crate) fn order_of(&self, bounds: &Bounds) -> Result<Option<&Order>> {
+        let is_bounded = *bounds != (Bound::Unbounded, Bound::Unbounded);
+        is_bounded.then(|| self.order()).transpose()
     }
 
     /// Returns a key up to which about `fraction` of the bytes of all entries lie: 0.5 gives the middle of the table. It is the first key
@@ -67,31 +67,60 @@ impl Table {
     /// # Ok::<(), leveltable::Error>(())
     /// ```
     pub fn key_at_fraction(&self, fraction: f64) -> Result<Option<Bytes>> {
-        let (opened, index) = (&*self.opened, &self.opened.parts.index);
-        let due = (fraction.clamp(0.0, 1.0) * data_len(index) as f64) as u64;
-        let reaches = |i| -> Result<bool> {
-            let p = index.piece_of(i);
-            let ends_before = |p| index.data_end(p) < due;
-            // Only the piece in which it changes is read.
-            if ends_before(p) || p > 0 && !ends_before(p - 1) {
-                return Ok(!ends_before(p));
-            }
-            Ok(opened.block(i)?.handle.frame_in_file().end >= due)
-        };
-        let (mut start, mut end) = (0, index.len());
-        while start < end {
-            let middle = start.midpoint(end);
-            if reaches(middle)? {
-                end = middle;
-            } else {
-                start = middle + 1;
-            }
-        }
-        let found = (start < index.len())
-            .then(|| opened.block(start))
-            .transpose()?;
-        Ok(found.map(|found| Bytes::copy_from_slice(index.key(found))))
+        let parts = &self.opened.parts;
+        self.opened.ask(|| key_at(parts, fraction))
     }
+}
+
+/// About how many bytes the entries within bounds take, or the pieces of the index that are missing to tell.
+pub(crate) fn bytes_within(
+    parts: &Parts,
+    (lower, upper): &Bounds,
+    order: Option<&Order>,
+) -> Result<u64, Missing> {
+    // Where the data block begins that a bound would be in; where data ends, if it comes after all of them.
+    let all = data_len(&parts.index);
+    let place = |bound, unbounded| -> Result<u64, Missing> {
+        let Some((key, order)) = key_of(bound).zip(order) else {
+            return Ok(unbounded);
+        };
+        let found = parts.seek(key, order, false)?;
+        Ok(found.map_or(all, |found| found.offset()))
+    };
+    match (place(lower, 0), place(upper, all)) {
+        (Ok(start), Ok(end)) => Ok(end.saturating_sub(start)),
+        (start, end) => {
+            let missing = [start.err(), end.err()].into_iter().flatten();
+            Err(missing.flatten().collect())
+        }
+    }
+}
+
+/// A key up to which about a fraction of the bytes lie, or the piece of the index that is missing to tell.
+pub(crate) fn key_at(parts: &Parts, fraction: f64) -> Result<Option<Bytes>, Missing> {
+    let index = &parts.index;
+    let due = (fraction.clamp(0.0, 1.0) * data_len(index) as f64) as u64;
+    let reaches = |i| -> Result<bool, Missing> {
+        let p = index.piece_of(i);
+        let ends_before = |p| index.data_end(p) < due;
+        // Only the piece in which it changes is read.
+        if ends_before(p) || p > 0 && !ends_before(p - 1) {
+            return Ok(!ends_before(p));
+        }
+        Ok(parts.block(i)?.handle.frame_in_file().end >= due)
+    };
+    let (mut start, mut end) = (0, index.len());
+    while start < end {
+        let middle = start.midpoint(end);
+        if reaches(middle)? {
+            end = middle;
+        } else {
+            start = middle + 1;
+        }
+    }
+    let found = (start < index.len()).then(|| parts.block(start));
+    let found = found.transpose()?;
+    Ok(found.map(|found| Bytes::copy_from_slice(index.key(found))))
 }
 
 /// Where the last data block ends.

@@ -1,6 +1,6 @@
 //! A table that is open, and looking keys up in it: filter, index, load, find.
 
-mod approximate;
+pub(crate) mod approximate;
 pub(crate) mod get_many;
 pub(crate) mod opened;
 pub(crate) mod splits;

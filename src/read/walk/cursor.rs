@@ -310,7 +310,7 @@ impl Cursor {
     /// the pieces of the index that name the first and the last of them.
     pub(crate) fn limit(&mut self) -> Result<()> {
         if !self.is_limited {
-            let (opened, order) = (&*self.table.opened, self.order_of_bounds()?);
+            let (opened, order) = (&*self.table.opened, self.table.order_of(&self.bounds)?);
             let within = || opened.parts.blocks_within(&self.bounds, order);
             self.limit_to(opened.ask(within)?);
         }
@@ -321,12 +321,6 @@ impl Cursor {
     pub(crate) fn limit_to(&mut self, blocks: Range<usize>) {
         self.ahead.limits = blocks;
         self.is_limited = true;
-    }
-
-    /// The order, if there is a bound to ask it about: an error then if it is not known.
-    pub(crate) fn order_of_bounds(&self) -> Result<Option<&Order>> {
-        let is_bounded = self.bounds != (Bound::Unbounded, Bound::Unbounded);
-        is_bounded.then(|| self.table.order()).transpose()
     }
 
     /// Moves to the first entry of the blocks that come on the way after the current one. Some writers leave blocks empty.

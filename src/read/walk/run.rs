@@ -280,7 +280,7 @@ impl Run {
         let found = self.cursor.as_ref().map_or(&[][..], Cursor::key);
         if !moved || found != stated {
             let who = match &self.tables {
-                Some(_) => "the run of tables says",
+                Some(_) => "it is listed",
                 None => "its properties say",
             };
             let (which, stated) = (way.pick("first", "last"), show_key(stated));
