@@ -14,7 +14,6 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::filter::RibbonFilterPolicy;
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
@@ -191,18 +190,14 @@ impl OpenOptions {
         let order = order.map(|order| user_order(order).unwrap_or(order));
         let is_bytewise = matches!(order, Some(Order::Bytewise));
         let prefixes = metaindex.prefixes.filter(|_| is_bytewise);
-        for NamedFilter { of, handle, rank } in [metaindex.filter, prefixes].into_iter().flatten() {
+        for NamedFilter { of, handle, .. } in [metaindex.filter, prefixes].into_iter().flatten() {
             let handle = handle.map_err(of_metaindex)?;
             let checked = file.check_handle(handle, Section::Filter);
             checked.map_err(of_metaindex)?;
             let mut pieces = divided.extract_if(.., |pieces| pieces.handle == handle);
             let pieces = pieces.next().filter(|pieces| match &of {
                 // A caller's policy takes whole filters, whatever its name.
-                FilterOf::Keys(policy) => {
-                    let is_ours = rank >= self.policies.len();
-                    let is_ribbon = is_ours && policy.name() == RibbonFilterPolicy::NAME;
-                    is_ribbon && pieces.covers(footer.data_end())
-                }
+                FilterOf::Keys(policy) => policy.is_divided() && pieces.covers(footer.data_end()),
                 FilterOf::Prefixes(_) => true,
             });
             let slot = match of {
