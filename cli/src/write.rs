@@ -56,15 +56,7 @@ pub(crate) struct TableOptions {
 
 /// Parses the name of a codec that is built in.
 pub(crate) fn codecs() -> impl TypedValueParser<Value = Compression> {
-    let about = |codec: &Compression| match codec {
-        Compression::None => "No compression",
-        Compression::Snappy => "LevelDB's default",
-        Compression::Zstd(_) => "Zstandard: smaller; LevelDB reads it since 2023",
-        Compression::Zlib(_) => "zlib; Mojang's LevelDB (Minecraft) reads it",
-        Compression::Deflate(_) => "Raw deflate; Mojang's LevelDB (Minecraft) reads it",
-        _ => "",
-    };
-    let named = |codec: &Compression| PossibleValue::new(codec.name()).help(about(codec));
+    let named = |codec: &Compression| PossibleValue::new(codec.name()).help(codec.about());
     let names = PossibleValuesParser::new(Compression::all().iter().map(named));
     names.try_map(|name| name.parse::<Compression>())
 }

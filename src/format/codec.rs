@@ -92,6 +92,21 @@ impl Compression {
         }
     }
 
+    /// What it is, for the tool's help.
+    #[doc(hidden)]
+    pub const fn about(self) -> &'static str {
+        match self {
+            Compression::None => "No compression",
+            Compression::Snappy => "LevelDB's default",
+            #[cfg(feature = "zstd")]
+            Compression::Zstd(_) => "Zstandard: smaller; LevelDB reads it since 2023",
+            #[cfg(feature = "zlib")]
+            Compression::Zlib(_) => "zlib; Mojang's LevelDB (Minecraft) reads it",
+            #[cfg(feature = "zlib")]
+            Compression::Deflate(_) => "Raw deflate; Mojang's LevelDB (Minecraft) reads it",
+        }
+    }
+
     /// The codec's level and those that it has; `None` if it has no levels.
     pub fn level(self) -> Option<(i32, RangeInclusive<i32>)> {
         match self {
