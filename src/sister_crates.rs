@@ -7,8 +7,8 @@ use bytes::Bytes;
 
 pub use crate::coding::{fixed32_at, get_varint64, put_varint};
 pub use crate::comparator::Order;
-use crate::error::Result;
 pub use crate::error::show_key;
+use crate::error::{Result, Section};
 pub use crate::filter::policies::{BuiltIn, POLICIES};
 use crate::filter::{FilterPolicy, PrefixExtractor};
 pub use crate::format::checksum::{crc32c, mask, unmask};
@@ -80,7 +80,11 @@ pub fn known_extractor(options: &OpenOptions, name: &[u8]) -> Option<Arc<dyn Pre
 /// Those of reading the index and the block.
 pub fn data_frame(table: &Table, i: usize) -> Result<Bytes> {
     let block = table.opened.block(i)?;
-    table.opened.store.file.read_frame(block.handle)
+    table
+        .opened
+        .store
+        .file
+        .read_frame(block.handle, Section::Data)
 }
 
 /// The order of the keys that the builder takes.
