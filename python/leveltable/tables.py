@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from . import _native
 from .errors import Error
-from .options import Data, Key, Path, WriteOptions
+from .options import Codec, Data, Key, Path, WriteOptions
 from .reports import BuiltDatabase, Compacted, Summary
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def compact_database(
     stop: Key = None,
     prefix: Key = None,
     changes: Mapping[Data, Data | None] | None = None,
-    compression: Literal["snappy", "zstd", "zlib", "deflate", "none"] | None = None,
+    compression: Codec | None = None,
     level: int | None = None,
     ignore_space: bool = False,
 ) -> Compacted:
