@@ -181,6 +181,15 @@ impl Error {
         error
     }
 
+    /// The error of a failed read, with the section of the table that it was for. The offset is in its message.
+    #[cold]
+    pub(crate) fn of_section(mut self, section: Section) -> Error {
+        if matches!(self.0.kind, ErrorKind::Io | ErrorKind::Replaced) {
+            self.0.message.push_str(&format!(" in the {section}"));
+        }
+        self
+    }
+
     /// An error of damage, also for crates that read the files around tables.
     #[cold]
     pub fn corrupt(corruption: Corruption) -> Error {

@@ -7,10 +7,12 @@ use bytes::Bytes;
 
 pub use crate::coding::{fixed32_at, get_varint64, put_varint};
 pub use crate::comparator::Order;
-use crate::error::Result;
 pub use crate::error::show_key;
+use crate::error::{Result, Section};
+pub use crate::filter::policies::{BuiltIn, POLICIES};
 use crate::filter::{FilterPolicy, PrefixExtractor};
 pub use crate::format::checksum::{crc32c, mask, unmask};
+use crate::format::codec::Compression;
 pub use crate::format::internal_key::{internal_order, user_key, user_order};
 pub use crate::format::page;
 use crate::format::properties::Properties;
@@ -18,11 +20,37 @@ use crate::read::open::options::OpenOptions;
 pub use crate::read::open::recognise::Evidence;
 pub use crate::read::parts::bounds::prefix_bounds_from;
 pub use crate::read::source::identify::{PEEK_LEN, describe, foreign_table};
+use crate::read::source::stats::Stats;
 use crate::read::table::Table;
 pub use crate::read::walk::range::no_prefixes;
 use crate::write::builder::TableBuilder;
 use crate::write::new_file::Destination;
 pub use crate::write::new_file::sync_directory;
+use crate::write::options::WriteOptions;
+
+/// Every counter by its name, the same as its field has.
+pub fn counts(stats: &Stats) -> impl Iterator<Item = (&'static str, u64)> {
+    stats.counts().into_iter()
+}
+
+/// Filters the keys of a table with a policy that is built in, as its users expect it.
+pub fn filter_with(options: WriteOptions, policy: &BuiltIn, bits_per_key: f64) -> WriteOptions {
+    let mut options = options.whole_table_filter(policy.whole_table);
+    options.filter = Some((policy.make)(bits_per_key));
+    options
+}
+
+/// The codec at this level; `Err` says which levels it has, or which codecs have levels.
+pub fn at_level(codec: Compression, level: i32) -> Result<Compression, String> {
+    if codec.level().is_none() {
+        let all = Compression::all().iter();
+        let with_levels = all.filter(|codec| codec.level().is_some());
+        let names: Vec<&str> = with_levels.map(|codec| codec.name()).collect();
+        return Err(format!("{codec} has no levels; {} have", names.join(", ")));
+    }
+    let codec = codec.at_level(level);
+    codec.check().map(|()| codec)
+}
 
 /// The order that a table is opened in, if it was named.
 pub fn named_order(options: &OpenOptions) -> Option<&Order> {
@@ -52,7 +80,11 @@ pub fn known_extractor(options: &OpenOptions, name: &[u8]) -> Option<Arc<dyn Pre
 /// Those of reading the index and the block.
 pub fn data_frame(table: &Table, i: usize) -> Result<Bytes> {
     let block = table.opened.block(i)?;
-    table.opened.store.file.read_frame(block.handle)
+    table
+        .opened
+        .store
+        .file
+        .read_frame(block.handle, Section::Data)
 }
 
 /// The order of the keys that the builder takes.

@@ -1,6 +1,5 @@
 //! Databases: directories that CURRENT makes one. Nothing in them is opened for writing, created or locked.
 
-pub(crate) mod info;
 pub(crate) mod records;
 pub(crate) mod salvage;
 
@@ -16,15 +15,9 @@ use leveltable_database::{
 use serde_json::json;
 
 use crate::output::{complain, note};
-use crate::place::is_url;
-use crate::replace::shell_word;
+use crate::path::{is_database, kind_of};
 use crate::row::{Bounds, Row, RowSource, directed};
 use crate::sort::KeyOrder;
-
-/// Returns whether `path` is a directory that says that it is a database.
-pub(crate) fn is_database(path: &Path) -> bool {
-    !is_url(path) && fs::symlink_metadata(path.join("CURRENT")).is_ok()
-}
 
 /// Returns how databases are opened: every block is read once, and some systems allow few open files.
 pub(crate) fn options(skip_damaged: bool) -> DatabaseOptions {
@@ -100,6 +93,15 @@ pub(crate) fn state_name(state: FileState) -> &'static str {
     }
 }
 
+/// Returns what bytes of a log or MANIFEST that are no record are.
+pub(crate) fn gap_name(kind: GapKind) -> &'static str {
+    match kind {
+        GapKind::Torn => "a record that its writer did not finish",
+        GapKind::Zeros => "zeros",
+        GapKind::Damaged => "damage",
+    }
+}
+
 /// What a MANIFEST says: the comparator's name, and the numbers of the tables.
 struct Manifest {
     comparator: String,
@@ -148,26 +150,6 @@ pub(crate) fn order_beside(path: &Path) -> Option<KeyOrder> {
     KeyOrder::of_database(&Manifest::read(directory_of(path)?)?.comparator)
 }
 
-/// Returns the command for a damaged file of a database, or for the directory of one. A directory of tables alone may be something else.
-pub(crate) fn repair_command(path: &Path) -> Option<String> {
-    let is_part = kind_of(path).0 != FileKind::Other;
-    let directory = if is_part { path.parent()? } else { path };
-    let directory = Path::new(".").join(directory);
-    let is_of_database = |file: fs::DirEntry| match kind_of(Path::new(&file.file_name())).0 {
-        FileKind::Current | FileKind::Manifest => true,
-        FileKind::Log => !is_part,
-        FileKind::Table | FileKind::Other => false,
-    };
-    let mut files = fs::read_dir(&directory).ok()?.flatten();
-    let directory = match directory.strip_prefix(".") {
-        Ok(named) if named != Path::new("") => named,
-        _ => &directory,
-    };
-    let command = format!("`leveltable repair {} NEW`", shell_word(directory));
-    let is_database = files.any(is_of_database);
-    is_database.then(|| format!("{command} writes what is left of the database to a new one"))
-}
-
 /// Says on standard error, if the table at `path` is a part of a database, that it is no more.
 pub(crate) fn note_part(path: &Path) {
     if let (FileKind::Table, Some(number)) = kind_of(path)
@@ -183,10 +165,4 @@ pub(crate) fn note_part(path: &Path) {
         let hint = "newer versions may lie elsewhere: name the directory to read the database";
         note(path, format!("{what} {directory}: {hint}"));
     }
-}
-
-/// Returns what a file of a database is by its name, and its number.
-pub(crate) fn kind_of(path: &Path) -> (FileKind, Option<u64>) {
-    let name = path.file_name().and_then(|name| name.to_str());
-    FileKind::of(name.unwrap_or_default())
 }

@@ -8,8 +8,7 @@ use std::path::Path;
 
 use leveltable::{Error, ErrorKind};
 
-use crate::database::repair_command;
-use crate::place::is_url;
+use crate::path::{is_url, repair_command};
 
 /// The reason why a command ended early.
 #[derive(Debug)]

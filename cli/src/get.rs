@@ -15,7 +15,8 @@ use crate::input::Lines;
 use crate::notation::{Field, Notation, quoted, write_json};
 use crate::open::{LookupArgs, Opened, another_order, note_assumed_order, note_unknown_order};
 use crate::output::{Rows, complain};
-use crate::place::{check_order_of_arguments, is_url};
+use crate::path::is_url;
+use crate::place::check_order_of_arguments;
 use crate::row::{Row, ShowArgs, Style};
 
 /// Show the values of keys.

@@ -1,17 +1,18 @@
 //! `leveltable info`: describes the parts of a table's file.
 
 mod absent_keys;
+mod database;
 mod record;
+mod set;
 mod table;
 mod text;
 
 use std::path::{Path, PathBuf};
 
 use leveltable::{ErrorKind, OpenOptions, Section};
-use serde_json::json;
 
 use crate::Answer;
-use crate::database::{self, note_part};
+use crate::database::note_part;
 use crate::failure::Failure;
 use crate::open::{
     AnyTable, Keys, KeysArg, Opened, SHOWN_AS_STORED, note_unknown_order, open_any,
@@ -19,9 +20,8 @@ use crate::open::{
 };
 use crate::output::{BOLD, complain, print};
 use crate::place::{each_file, expand};
-use crate::set;
-pub(crate) use record::{Key, Record};
-pub(crate) use text::{shown, size};
+use record::Described;
+use table::{Fault, Wanted};
 
 /// Show the sections, keys and filter of tables.
 ///
@@ -60,66 +60,55 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         let described = describe(path, args, is_first);
         is_first = false;
         if let (true, Err(failure @ Failure::Message(_))) = (args.json, &described) {
-            let record = Record {
-                error: Some(failure.to_string()),
-                ..Record::new(path, args)
-            };
-            print(format!("{}\n", json!(record)))?;
+            print(Described::default().json(path, Some(failure.to_string())))?;
         }
         described
     })
 }
 
 fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure> {
-    let (mut fault, keys) = (None, args.keys.keys);
+    let wanted = Wanted {
+        keys: args.keys.keys,
+        full: args.full || args.blocks,
+        blocks: args.blocks,
+    };
     if !args.apart {
         note_part(path);
     }
+    let mut fault = None;
     let opened = open_any(path, false, || {
-        open_with_filter(path, keys, args.is_full(), &mut fault)
+        open_with_filter(path, wanted.keys, wanted.full, &mut fault)
     })?;
-    let empty = Record::new(path, args);
-    let (record, lines) = match opened {
+    let described = match opened {
         Opened::Table(mut table) => {
             // In a large table another order than the one that was assumed shows only when a block is read.
             let is_another = |e: leveltable::Error| e.kind() == ErrorKind::Comparator;
             if table.order.is_some()
-                && !args.is_full()
+                && !wanted.full
                 && table::ends(&table.table).is_err_and(is_another)
             {
                 table = open_in_stored_order(path, table.database.is_some())?;
             }
             if table.order.is_none() {
-                note_unknown_order(path, keys, SHOWN_AS_STORED);
+                note_unknown_order(path, wanted.keys, SHOWN_AS_STORED);
             }
-            let record = table::describe(&table, empty, fault, path, args)?;
-            let lines = text::lines_of(&record);
-            (record, lines)
+            table::describe(&table, fault, path, wanted)?
         }
-        Opened::Database(db) => database::info::describe(&db, empty)?,
-        Opened::Set(set) => set::describe(set.shards(), args.blocks, empty),
+        Opened::Database(db) => database::describe(&db)?,
+        Opened::Set(set) => set::describe(set.shards(), args.blocks),
     };
     if args.json {
-        print(format!("{}\n", json!(record)))?;
+        print(described.json(path, None))?;
     } else {
         let (gap, file) = (if is_first { "" } else { "\n" }, path.display());
-        print(format!("{gap}{BOLD}{file}{BOLD:#}\n{}\n", lines.join("\n")))?;
+        let lines = described.lines.join("\n");
+        print(format!("{gap}{BOLD}{file}{BOLD:#}\n{lines}\n"))?;
     }
-    let unreadable = record.unreadable.unwrap_or_default();
-    for fault in &unreadable {
+    for fault in &described.unreadable {
         complain("unreadable", fault);
     }
-    Ok(Answer::yes_if(unreadable.is_empty()))
+    Ok(Answer::yes_if(described.unreadable.is_empty()))
 }
-
-impl Args {
-    fn is_full(&self) -> bool {
-        self.full || self.blocks
-    }
-}
-
-/// The damaged section for which a table was opened without filters, and the error.
-type Fault = Option<(Section, String)>;
 
 /// Opens the table with its filter, and checks the order of all its keys if `is_full`. If filter, metaindex, which leads to it, or
 /// properties are damaged, opens it without filters, and `fault` is the damage; with damaged data, the order is that of the index.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use leveltable::{Error, ErrorKind, Result, Summary, WriteOptions};
 
 use crate::failure::Failure;
-use crate::place::is_url;
+use crate::path::is_url;
 use crate::row::{RowSource, Walk};
 use crate::set::{Set, Shard};
 use crate::write::Add;

@@ -16,7 +16,8 @@ use leveltable_database::Database;
 use crate::database::{self, order_beside};
 use crate::failure::{Failure, is_not_found};
 use crate::output::note;
-use crate::place::{check_url, copy_if_remote, is_url, source, tables_in};
+use crate::path::{is_database, is_url, repair_command};
+use crate::place::{check_url, copy_if_remote, source, tables_in};
 use crate::remote::open_set;
 use crate::row::{Bounds, Row, RowSource, directed};
 use crate::set::Set;
@@ -82,7 +83,7 @@ pub(crate) fn open_any(
     open: impl FnOnce() -> Result<AnyTable>,
 ) -> Result<Opened, Failure> {
     check_url(path)?;
-    if database::is_database(path) {
+    if is_database(path) {
         let db = database::options(skip_damaged).open_read_only(path)?;
         return Ok(Opened::Database(db));
     }
@@ -401,7 +402,7 @@ pub(crate) fn check_is_file(path: &Path) -> Result<(), Failure> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => fail("no such file"),
         Err(e) => fail(&e.to_string()),
         Ok(metadata) if metadata.is_dir() => match tables_in(path).as_deref() {
-            Some([table, ..]) => match database::repair_command(path) {
+            Some([table, ..]) => match repair_command(path) {
                 Some(command) => fail(&format!("a database without CURRENT; {command}")),
                 None => fail(&format!(
                     "is a directory of tables: name one, such as {}",

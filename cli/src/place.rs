@@ -7,21 +7,10 @@ use std::sync::{Mutex, PoisonError};
 use leveltable::Source;
 
 use crate::Answer;
-use crate::database::is_database;
 use crate::failure::Failure;
 use crate::output::complain;
+use crate::path::{is_database, is_url};
 use crate::remote;
-
-/// Returns whether `path` is a URL, such as `s3://bucket/table.ldb`.
-pub(crate) fn is_url(path: &Path) -> bool {
-    let Some((scheme, _)) = path.to_str().and_then(|path| path.split_once("://")) else {
-        return false;
-    };
-    scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-        && scheme
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
-}
 
 /// Refuses a URL that contains a secret, and one that this tool cannot open.
 pub(crate) fn check_url(path: &Path) -> Result<(), Failure> {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
-use crate::place::is_url;
+use crate::path::{is_url, shell_word};
 
 /// Fails if the old database or the new one is named as something else than a directory.
 pub(crate) fn check_directories(old: &Path, new: &Path) -> Result<(), Failure> {
@@ -79,35 +79,4 @@ fn is_mount_point(path: &Path) -> bool {
 #[cfg(not(unix))]
 fn is_mount_point(_: &Path) -> bool {
     false
-}
-
-/// Returns a path as a shell takes it.
-pub(crate) fn shell_word(path: &Path) -> String {
-    let path = path.display().to_string();
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
-    // A name that begins with a dash would be an option.
-    let path = if path.starts_with('-') {
-        format!("./{path}")
-    } else {
-        path
-    };
-    match path.chars().all(is_plain) {
-        true => path,
-        false if cfg!(windows) => format!("\"{path}\""),
-        false => format!("'{}'", path.replace('\'', r"'\''")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_of_a_shell_are_quoted() {
-        let words =
-            ["db", "/a/b.c", "my world", "-x", "it's"].map(|path| shell_word(Path::new(path)));
-        if cfg!(unix) {
-            assert_eq!(words, ["db", "/a/b.c", "'my world'", "./-x", r"'it'\''s'"]);
-        }
-    }
 }

@@ -12,12 +12,13 @@ use leveltable::{Destination, ErrorKind, OpenOptions, TableBuilder, WriteOptions
 use leveltable_repair::{IndexState, SalvageOptions, SalvageReport, salvage};
 
 use crate::Answer;
-use crate::database::{self, order_beside, repair_command};
+use crate::database::{self, order_beside};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::open::{AnyTable, Keys, KeysArg, check_is_file, is_manifest, open_as};
 use crate::output::{Progress, and_entries, count, print};
-use crate::place::{check_order_of_arguments, holds_manifests, is_url, source};
+use crate::path::{is_url, repair_command};
+use crate::place::{check_order_of_arguments, holds_manifests, source};
 use crate::remote::{download, file_at, name_in_store, upload};
 use crate::sort::{KeyOrder, temporary_failure};
 use crate::write::{TableOptions, check_out};

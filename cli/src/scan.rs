@@ -12,9 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Answer;
 use crate::database::records::{self, Record};
-use crate::database::{
-    self, NEEDS_DIRECTORY, complain_of_damage, kind_of, note_part, order_beside,
-};
+use crate::database::{self, NEEDS_DIRECTORY, complain_of_damage, note_part, order_beside};
 use crate::failure::Failure;
 use crate::notation::{Field, quoted, write_json};
 use crate::open::{
@@ -22,7 +20,8 @@ use crate::open::{
     note_unknown_order, open_in_stored_order,
 };
 use crate::output::{Rows, complain, note};
-use crate::place::{copy_if_remote, each_file, expand, is_url};
+use crate::path::{is_url, kind_of};
+use crate::place::{copy_if_remote, each_file, expand};
 use crate::remote;
 use crate::row::{Bounds, Row, RowSource, ShowArgs, Style, Walk};
 use crate::salvage::{Rescued, rescue};

@@ -6,9 +6,7 @@ use bytes::Bytes;
 use leveltable::Source;
 use serde::{Deserialize, Serialize};
 
-use crate::info::{Key, Record, size};
-use crate::notation::quoted;
-use crate::output::{BOLD, and_entries, count};
+use crate::key::Key;
 use crate::row::{RowSource, Walk};
 
 /// An open set.
@@ -51,44 +49,4 @@ pub(crate) struct Shard {
 /// Returns the number of entries of all tables, if each says its own.
 pub(crate) fn entries_of(shards: &[Shard]) -> Option<u64> {
     shards.iter().map(|shard| shard.entries).sum()
-}
-
-/// Fills in the record of a set of these tables. Returns also its lines; with `list`, one of each table.
-pub(crate) fn describe(shards: Vec<Shard>, list: bool, empty: Record) -> (Record, Vec<String>) {
-    let (bytes, entries) = (
-        shards.iter().map(|shard| shard.bytes).sum(),
-        entries_of(&shards),
-    );
-    let tables = count(shards.len() as u64, "table");
-    let (size, n) = (size(bytes), and_entries(entries));
-    let mut lines = vec![format!("a set of {tables}, {size}{n}")];
-    let first = shards.first().map(|shard| shard.first_key.clone());
-    let last = shards.last().map(|shard| shard.last_key.clone());
-    if let (Some(first), Some(last)) = (&first, &last) {
-        lines.push(format!(
-            "\nkeys    {}\n     .. {}",
-            first.show(),
-            last.show()
-        ));
-    }
-    if list {
-        let title = format!("{:>12} {:>12}  table", "bytes", "entries");
-        lines.push(format!("\n{BOLD}{title}{BOLD:#}"));
-        lines.extend(shards.iter().map(|shard| {
-            let n = shard.entries.map_or("-".into(), |n| n.to_string());
-            let (path, first) = (&shard.path, quoted(&shard.first_key.key, 60));
-            format!("{:>12} {n:>12}  {path} from {first}", shard.bytes)
-        }));
-    }
-    let record = Record {
-        file_bytes: Some(bytes),
-        keys: Some("plain"),
-        order_known: Some(true),
-        entries,
-        first_key: first,
-        last_key: last,
-        shards: Some(shards),
-        ..empty
-    };
-    (record, lines)
 }

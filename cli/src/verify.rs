@@ -12,12 +12,12 @@ use leveltable_repair::{Finding, VerifyOptions, VerifyReport, verify};
 use serde_json::{Value, json};
 
 use crate::Answer;
-use crate::database::info::gap_name;
-use crate::database::{self, is_database, repair_command, state_name};
+use crate::database::{self, gap_name, state_name};
 use crate::failure::{Failure, is_not_found};
 use crate::open::{Keys, KeysArg, check_is_file, is_manifest, order_named};
 use crate::output::{Progress, Rows, count, note};
-use crate::place::{copy_if_remote, each_file, expand, is_url, source};
+use crate::path::{is_database, is_url, repair_command};
+use crate::place::{copy_if_remote, each_file, expand, source};
 use crate::remote::open_set;
 use crate::salvage::{in_blocks, lines_of};
 use crate::set::{Set, entries_of};

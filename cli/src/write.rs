@@ -4,15 +4,17 @@ use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum};
 use leveltable::filter::{DelimitedPrefix, FixedPrefix};
-use leveltable::{BloomFilterPolicy, Compression, RibbonFilterPolicy, Summary, WriteOptions};
+use leveltable::sister_crates::{BuiltIn, POLICIES, at_level, filter_with};
+use leveltable::{Compression, Summary, WriteOptions};
 
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::{note, report};
-use crate::place::{check_url, is_url};
+use crate::path::is_url;
+use crate::place::check_url;
 use crate::remote::{self, file_at};
 use crate::sort::KeyOrder;
 
@@ -36,7 +38,7 @@ pub(crate) struct TableOptions {
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     restart_interval: u32,
     /// Filter [default: ribbon; in a table of a database: bloom; of salvage: that of the damaged table]
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = filters())]
     filter: Option<Filter>,
     /// Size of the filter, in bits per key [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -54,27 +56,27 @@ pub(crate) struct TableOptions {
 
 /// Parses the name of a codec that is built in.
 pub(crate) fn codecs() -> impl TypedValueParser<Value = Compression> {
-    let about = |codec: &Compression| match codec {
-        Compression::None => "No compression",
-        Compression::Snappy => "LevelDB's default",
-        Compression::Zstd(_) => "Zstandard: smaller; LevelDB reads it since 2023",
-        Compression::Zlib(_) => "zlib; Mojang's LevelDB (Minecraft) reads it",
-        Compression::Deflate(_) => "Raw deflate; Mojang's LevelDB (Minecraft) reads it",
-        _ => "",
-    };
-    let named = |codec: &Compression| PossibleValue::new(codec.name()).help(about(codec));
+    let named = |codec: &Compression| PossibleValue::new(codec.name()).help(codec.about());
     let names = PossibleValuesParser::new(Compression::all().iter().map(named));
     names.try_map(|name| name.parse::<Compression>())
 }
 
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
-enum Filter {
-    /// One ribbon filter for the whole table: an eighth of the wasted reads. LevelDB ignores it
-    Ribbon,
-    /// LevelDB's Bloom filter
-    Bloom,
-    /// No filter
-    None,
+/// A filter policy that is built in, or none.
+#[derive(Clone, Copy)]
+struct Filter(Option<&'static BuiltIn>);
+
+impl Filter {
+    fn named(name: &str) -> Filter {
+        Filter(POLICIES.iter().find(|policy| policy.option == Some(name)))
+    }
+}
+
+/// Parses the name of a filter policy that is built in.
+fn filters() -> impl TypedValueParser<Value = Filter> {
+    let named = |policy: &BuiltIn| Some(PossibleValue::new(policy.option?).help(policy.about));
+    let none = PossibleValue::new("none").help("No filter");
+    let names = POLICIES.iter().filter_map(named).chain([none]);
+    PossibleValuesParser::new(names).map(|name| Filter::named(&name))
 }
 
 impl TableOptions {
@@ -105,48 +107,30 @@ impl TableOptions {
             _ => options,
         };
         let default = if order.is_database() {
-            Filter::Bloom
+            "bloom"
         } else {
-            Filter::Ribbon
+            "ribbon"
         };
-        let filter = self.filter.or(self.bits_per_key.map(|_| default));
-        let bits_per_key = self.bits_per_key.unwrap_or(10);
-        Ok(match filter {
-            Some(Filter::None) if self.bits_per_key.is_some() => {
-                return Err(Failure::new(
-                    "--bits-per-key needs a filter: ribbon or bloom",
-                ));
+        let default = self.bits_per_key.map(|_| Filter::named(default));
+        match self.filter.or(default) {
+            None => Ok(options),
+            Some(Filter(Some(policy))) => {
+                let bits_per_key = f64::from(self.bits_per_key.unwrap_or(10));
+                Ok(filter_with(options, policy, bits_per_key))
             }
-            None => options,
-            Some(Filter::None) => options.no_filter(),
-            Some(Filter::Ribbon) => options
-                .filter_policy(RibbonFilterPolicy::new(bits_per_key))
-                .whole_table_filter(true),
-            // One for each 2 KiB, as LevelDB writes them.
-            Some(Filter::Bloom) => options
-                .filter_policy(BloomFilterPolicy::new(bits_per_key))
-                .whole_table_filter(false),
-        })
+            Some(Filter(None)) if self.bits_per_key.is_none() => Ok(options.no_filter()),
+            Some(Filter(None)) => {
+                let what = "--bits-per-key needs a filter: ribbon or bloom";
+                Err(Failure::new(what))
+            }
+        }
     }
 }
 
 /// Returns the codec at this level, which must be one of its own.
 pub(crate) fn compression(codec: Compression, level: Option<i32>) -> Result<Compression, Failure> {
-    let Some(level) = level else {
-        return Ok(codec);
-    };
-    let Some((_, levels)) = codec.level() else {
-        let with_levels = Compression::all().iter().filter(|it| it.level().is_some());
-        let names: Vec<&str> = with_levels.map(|codec| codec.name()).collect();
-        let what = format!("--level: {codec} has no levels; {} have", names.join(", "));
-        return Err(Failure::new(what));
-    };
-    if !levels.contains(&level) {
-        let (least, most) = levels.into_inner();
-        let what = format!("--level {level}: {codec} has levels {least} to {most}");
-        return Err(Failure::new(what));
-    }
-    Ok(codec.at_level(level))
+    let at_level = level.map_or(Ok(codec), |level| at_level(codec, level));
+    at_level.map_err(|what| Failure::new(format!("--level: {what}")))
 }
 
 /// Fails if no table can be written to `out`: to standard output if that is a terminal, or to a file that exists, unless it is a

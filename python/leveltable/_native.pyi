@@ -1,5 +1,5 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar, final, overload
+from typing import Any, TypedDict, TypeVar, final, overload
 
 from typing_extensions import Self, Unpack, disjoint_base
 
@@ -48,13 +48,20 @@ class Reader:
     def batches(self, start: Key = None, stop: Key = None, *, prefix: Key = None, rows: int = 65_536) -> Batches: ...
     def close(self) -> None: ...
 
+class _About(TypedDict):
+    bytes: int
+    entries: int | None
+    filter: str | None
+    set_id: str | None
+    tables: int | None
+
 class Table(Reader):
     def __new__(cls, source: Path | bytes, *, cache: int | None = None, check_order: bool = False) -> Self: ...
     @property
     def stats(self) -> Stats: ...
     @property
     def properties(self) -> Properties | None: ...
-    def _about(self) -> tuple[int, int | None, str | None, tuple[str, int] | None]: ...
+    def _about(self) -> _About: ...
     def splits(self, parts: int) -> list[tuple[bytes | None, bytes | None]]: ...
 
 class Database(Reader):

@@ -7,12 +7,14 @@ from typing import Literal, TypedDict
 Data = bytes | bytearray | memoryview | str
 Key = Data | None
 Path = str | PathLike[str]
+#: The codecs that the engine lists, for ``compression``.
+Codec = Literal["snappy", "zstd", "zlib", "deflate", "none"]
 
 
 class WriteOptions(TypedDict, total=False):
     """Options of whatever writes a table; ``TableBuilder`` says what they do."""
 
-    compression: Literal["snappy", "zstd", "zlib", "deflate", "none"]
+    compression: Codec
     level: int
     block_size: int
     filter: Literal["ribbon", "bloom", "none"]

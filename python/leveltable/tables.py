@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from . import _native
 from .errors import Error
-from .options import Data, Key, Path, WriteOptions
+from .options import Codec, Data, Key, Path, WriteOptions
 from .reports import BuiltDatabase, Compacted, Summary
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Table(_native.Table, Reader):
     """An open table, or a set of tables that reads like one; ``open`` says what the arguments are."""
 
     def __len__(self) -> int:
-        entries = self._about()[1]
+        entries = self._about()["entries"]
         if entries is None:
             raise TypeError("this table does not say how many entries it has: count them")
         return entries
@@ -83,18 +83,18 @@ class Table(_native.Table, Reader):
     @property
     def set_id(self) -> str | None:
         """The publication of a set, which pickling keeps to. ``None`` for a table."""
-        publication = self._about()[3]
-        return publication and publication[0]
+        return self._about()["set_id"]
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A set is read by all workers as it was published, or not at all.
         return partial(open, **self._options, set_id=self.set_id), (self._source,)
 
     def _state(self) -> str:
-        size, entries, filter, publication = self._about()
-        state = f"{size} bytes" + ("" if entries is None else f", {entries} entries")
-        if publication is not None:
-            return f"a set of {publication[1]} tables, {state}"
+        about = self._about()
+        filter, entries, tables = about["filter"], about["entries"], about["tables"]
+        state = f"{about['bytes']} bytes" + ("" if entries is None else f", {entries} entries")
+        if tables is not None:
+            return f"a set of {tables} tables, {state}"
         return f"{state}, {f'filter {filter}' if filter else 'no filter'}"
 
 
@@ -216,7 +216,7 @@ def compact_database(
     stop: Key = None,
     prefix: Key = None,
     changes: Mapping[Data, Data | None] | None = None,
-    compression: Literal["snappy", "zstd", "zlib", "deflate", "none"] | None = None,
+    compression: Codec | None = None,
     level: int | None = None,
     ignore_space: bool = False,
 ) -> Compacted:

@@ -15,11 +15,11 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::builder::Builder;
-use crate::errors::{other, raise};
+use crate::errors::{check_signals, other, raise};
 use crate::handle::Handle;
 use crate::keys::Bounds;
-use crate::repair::check_signals;
+use crate::output::Builder;
+use crate::walk::Walk;
 
 /// Most bytes of a batch, unless one entry alone has more.
 const MAX_BYTES: usize = 64 << 20;
@@ -48,8 +48,9 @@ impl Batches {
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         drop(requested_schema); // a wish, which a producer need not fulfil
-        let walk = self.handle.walk(self.bounds.clone(), false);
-        let (mut walk, rows, schema) = (walk.map_err(raise)?, self.rows, Arc::new(schema()));
+        let step = self.handle.step(self.bounds.clone(), false);
+        let mut walk = Walk::new(step.map_err(raise)?);
+        let (rows, schema) = (self.rows, Arc::new(schema()));
         let batch_schema = Arc::clone(&schema);
         // Runs without the interpreter.
         let batches = iter::from_fn(move || {

@@ -1,15 +1,12 @@
 //! `TableBuilder`, and the options of whatever writes a table.
 
 use std::mem;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use leveltable::filter::{DelimitedPrefix, FixedPrefix};
-use leveltable::{
-    BloomFilterPolicy, Compression, Error, ErrorKind, NewFile, Result, RibbonFilterPolicy, Summary,
-    WriteOptions,
-};
-use leveltable_object_store::{ObjectTableBuilder, UploadOptions};
+use leveltable::sister_crates::{POLICIES, at_level, filter_with};
+use leveltable::{Compression, WriteOptions};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -17,65 +14,19 @@ use pyo3::types::PyDict;
 use crate::arrow;
 use crate::errors::raise;
 use crate::keys::Data;
+use crate::output::Builder;
 use crate::report;
-use crate::runtime::{Runtime, local, locate};
-
-/// Where a table is written.
-pub(crate) enum Builder {
-    File(leveltable::TableBuilder<NewFile>),
-    Object(ObjectTableBuilder, Runtime),
-    /// It is finished, or was given up.
-    Ended,
-}
-
-impl Builder {
-    fn create(py: Python<'_>, name: &Path, options: &Options) -> Result<Builder> {
-        if let Some(file) = local(name)? {
-            return options.write.create(file).map(Builder::File);
-        }
-        let (runtime, (store, object)) = (Runtime::get(py)?, locate(name)?);
-        let upload = UploadOptions::new().replace_existing(options.replace);
-        let upload = upload.named(name.to_string_lossy());
-        let builder = upload.create(store, object, &options.write)?;
-        Ok(Builder::Object(builder, runtime))
-    }
-
-    pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        match self {
-            Builder::File(builder) => builder.add(key, value),
-            Builder::Object(builder, runtime) => runtime.wait(builder.add(key, value)),
-            Builder::Ended => Err(ended()),
-        }
-    }
-
-    fn property(&mut self, name: &str, value: &[u8]) -> Result<()> {
-        match self {
-            Builder::File(builder) => builder.property(name, value),
-            Builder::Object(builder, _) => builder.property(name, value),
-            Builder::Ended => Err(ended()),
-        }
-    }
-
-    fn finish(&mut self) -> Result<Summary> {
-        match mem::replace(self, Builder::Ended) {
-            Builder::File(builder) => builder.finish(),
-            Builder::Object(builder, runtime) => Ok(runtime.wait(builder.finish())?.summary),
-            Builder::Ended => Err(ended()),
-        }
-    }
-}
-
-fn ended() -> Error {
-    let what = "the table is finished, or was given up";
-    Error::new(ErrorKind::InvalidState, what)
-}
 
 fn wrong<T>(why: String) -> PyResult<T> {
     Err(PyValueError::new_err(why))
 }
 
-fn unknown<T>(option: &str, name: &str, names: &str) -> PyResult<T> {
-    wrong(format!("{option}: {name:?} is none of {names}"))
+fn unknown_filter<T>(name: &str) -> PyResult<T> {
+    let names: Vec<&str> = POLICIES.iter().filter_map(|policy| policy.option).collect();
+    wrong(format!(
+        "filter: {name:?} is none of {}, none",
+        names.join(", ")
+    ))
 }
 
 /// The codec that is named, if one is.
@@ -90,9 +41,9 @@ pub(crate) fn codec(name: Option<&str>, level: Option<i32>) -> PyResult<Option<C
     let Some(level) = level else {
         return Ok(codec);
     };
-    match codec.filter(|codec| codec.level().is_some()) {
-        Some(codec) => Ok(Some(codec.at_level(level))),
-        None => wrong("level: only zstd, zlib and deflate have levels".into()),
+    match at_level(codec.unwrap_or_default(), level) {
+        Ok(codec) => Ok(Some(codec)),
+        Err(why) => wrong(format!("level: {why}")),
     }
 }
 
@@ -139,15 +90,14 @@ impl Options {
         if let Some(codec) = codec(compression, level)? {
             write = write.compression(codec);
         }
-        let bits = bits_per_key.unwrap_or(10.0);
-        let bloom = BloomFilterPolicy::new(bits as u32);
         write = match filter {
             None if bits_per_key.is_none() => write,
             None => return wrong("bits_per_key: name the filter as well".into()),
             Some("none") => write.no_filter(),
-            Some("ribbon") => write.filter_policy(RibbonFilterPolicy::new(bits)),
-            Some("bloom") => write.filter_policy(bloom).whole_table_filter(false),
-            Some(name) => return unknown("filter", name, "ribbon, bloom, none"),
+            Some(name) => match POLICIES.iter().find(|it| it.option == Some(name)) {
+                Some(policy) => filter_with(write, policy, bits_per_key.unwrap_or(10.0)),
+                None => return unknown_filter(name),
+            },
         };
         write = match (prefix_delimiter, prefix_length) {
             (None, None) => write,
@@ -185,7 +135,8 @@ impl TableBuilder {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<TableBuilder> {
         let options = Options::of(py, options)?;
-        let mut builder = Builder::create(py, &path, &options).map_err(raise)?;
+        let builder = Builder::create(py, &path, &options.write, options.replace);
+        let mut builder = builder.map_err(raise)?;
         for (name, value) in properties.into_iter().flatten() {
             let (name, value): (String, Data<'_>) = (name.extract()?, value.extract()?);
             builder.property(&name, value.as_ref()).map_err(raise)?;

@@ -1,12 +1,12 @@
 //! `Database`: a database, read without its lock.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use leveltable_database::{Database as Opened, DatabaseOptions};
 use pyo3::prelude::*;
 
 use crate::errors::{other, raise};
-use crate::handle::Handle;
 use crate::keys::Data;
 use crate::report;
 use crate::table::{Reader, cached};
@@ -16,10 +16,9 @@ use crate::table::{Reader, cached};
 pub(crate) struct Database;
 
 fn opened(this: &Bound<'_, Database>) -> PyResult<Opened> {
-    match this.as_super().get().handle()? {
-        Handle::Database(opened) => Ok(opened),
-        _ => Err(other("not a database")),
-    }
+    let handle = this.as_super().get().handle()?;
+    let opened = handle.as_database().cloned();
+    opened.ok_or_else(|| other("not a database"))
 }
 
 #[pymethods]
@@ -42,7 +41,7 @@ impl Database {
                 options.open_read_only(&path)
             }
         });
-        let handle = Handle::Database(opened.map_err(raise)?);
+        let handle = Arc::new(opened.map_err(raise)?);
         Ok(Reader::new(handle).add_subclass(Database))
     }
 

@@ -36,3 +36,8 @@ fn new(name: &str, args: impl for<'py> PyCallArgs<'py>) -> PyErr {
         }
     })
 }
+
+/// Fails if a signal is to end the work, such as Ctrl-C. Called without the interpreter's lock.
+pub(crate) fn check_signals() -> PyResult<()> {
+    Python::attach(|py| py.check_signals())
+}

@@ -2,184 +2,270 @@
 
 use std::ops::Bound as Limit;
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use leveltable::filter::FilterEntry;
 use leveltable::format::Properties;
 use leveltable::remote::AsyncTable;
-use leveltable::{Error, ErrorKind, OpenOptions, Result, Stats, Table};
+use leveltable::{
+    BytewiseComparator, Comparator as _, Error, ErrorKind, OpenOptions, Result, Stats, Table,
+};
 use leveltable_database::Database;
 use leveltable_object_store::set::SetOptions;
 use leveltable_object_store::{ObjectSource, TableSet};
-use pyo3::Python;
+use pyo3::{IntoPyObject, Python};
 
-use crate::keys::{Bounds, Ends, ends};
+use crate::keys::Bounds;
 use crate::runtime::{Runtime, local, locate};
-use crate::walk::{Step, Walk, step_of};
+use crate::walk::{Step, step_of};
 
 /// The property of a table that is the manifest of a set.
 const MANIFEST: &str = "leveltable.set";
 
-/// The size in bytes, the entries, the filter; of a set its publication and the number of tables.
-pub(crate) type About = (u64, Option<u64>, Option<String>, Option<(String, usize)>);
-
-/// An open table, set or database. Clones are cheap.
-#[derive(Clone)]
-pub(crate) enum Handle {
-    Local(Table),
-    Remote(AsyncTable, Runtime),
-    Set(TableSet, Runtime),
-    Database(Database),
+/// What `Table` says of itself when it is printed, and what `len` and `set_id` return.
+#[derive(Default, IntoPyObject)]
+pub(crate) struct About {
+    bytes: u64,
+    entries: Option<u64>,
+    filter: Option<String>,
+    /// Of a set, its publication and the number of its tables.
+    set_id: Option<String>,
+    tables: Option<usize>,
 }
 
-impl Handle {
-    /// Opens the table or the set at `name`. Called without the interpreter's lock.
-    pub(crate) fn open(name: &Path, options: &OpenOptions) -> Result<Handle> {
-        let refused = |kind, what| Error::new(kind, what).at_path(name);
-        let is_manifest =
-            |found: Option<&Properties>| found.is_some_and(|found| found.user(MANIFEST).is_some());
-        let file = local(name)?;
-        if let Some(file) = file.as_ref().filter(|file| !file.is_dir()) {
-            let table = options.open(file)?;
-            if is_manifest(table.properties()) {
-                let what = "the manifest of a set, which lies in a directory of manifests: open that directory";
-                return Err(refused(ErrorKind::Unsupported, what));
-            }
-            return Ok(Handle::Local(table));
-        }
-        let (runtime, (store, object)) = (Python::attach(Runtime::get)?, locate(name)?);
-        let set = SetOptions::new().tables(options.clone());
-        let open_set = |missing: Option<Error>| match runtime.wait(set.open(store.clone(), &object))
-        {
-            Ok(set) => Ok(Handle::Set(set, runtime)),
-            Err(error) if is_not_found(&error) => Err(missing.unwrap_or(error)),
-            Err(error) => Err(error.at_path(name)),
-        };
-        if file.is_some() {
-            let what = "a directory without the manifest of a set: open a table in it by its name, or a database by \
-                        leveltable.Database";
-            return open_set(Some(refused(ErrorKind::NotATable, what)));
-        }
-        let source = ObjectSource::new(store.clone(), object.clone());
-        let source = source.named(name.to_string_lossy());
-        match runtime.wait(options.open_async(source, None)) {
-            Ok(table) if !is_manifest(table.properties()) => Ok(Handle::Remote(table, runtime)),
-            // A store that cannot replace on a condition has a directory of manifests there.
-            Err(error) if !is_not_found(&error) => Err(error),
-            found => open_set(found.err()),
-        }
-    }
+/// An open table, set or database.
+pub(crate) type Handle = Arc<dyn Entries>;
 
-    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
-        match self {
-            Handle::Local(table) => table.get(key),
-            Handle::Remote(table, runtime) => runtime.wait(table.get(key)),
-            Handle::Set(set, runtime) => runtime.wait(set.get(key)),
-            Handle::Database(database) => database.get(key),
-        }
-    }
+/// What tables, sets and databases have in common. Called without the interpreter's lock where it may read.
+pub(crate) trait Entries: Send + Sync {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>>;
 
-    pub(crate) fn get_many<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
-        match self {
-            Handle::Local(table) => table.get_many(keys),
-            Handle::Remote(table, runtime) => runtime.wait(table.get_many(keys)),
-            Handle::Set(set, runtime) => runtime.wait(set.get_many(keys)),
-            Handle::Database(database) => database.get_many(keys),
-        }
-    }
+    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>>;
 
-    pub(crate) fn walk(&self, bounds: Bounds, reverse: bool) -> Result<Walk> {
-        let step: Step = match self {
-            Handle::Local(table) if reverse => step_of(table.range(bounds).rev()),
-            Handle::Local(table) => {
-                // Lends keys, which the range would copy.
-                let mut cursor = Table::merge([table.range(bounds)])?;
-                Box::new(move |chunk| {
-                    while chunk.has_room() && cursor.next()? {
-                        chunk.push(cursor.key(), cursor.value());
-                    }
-                    Ok(())
-                })
-            }
-            Handle::Database(database) if reverse => step_of(database.range(bounds).rev()),
-            Handle::Database(database) => {
-                let mut range = database.range(bounds);
-                Box::new(move |chunk| {
-                    while chunk.has_room() && range.advance()? {
-                        chunk.push(range.key(), range.value());
-                    }
-                    Ok(())
-                })
-            }
-            Handle::Remote(table, runtime) => {
-                let (range, runtime) = (table.range(bounds), *runtime);
-                let mut range = if reverse { range.reverse() } else { range };
-                Box::new(move |chunk| {
-                    runtime.wait(async {
-                        while chunk.has_room() && range.advance().await? {
-                            chunk.push(range.key(), range.value());
-                        }
-                        Ok(())
-                    })
-                })
-            }
-            Handle::Set(set, runtime) => {
-                let (range, runtime) = (set.range(bounds), *runtime);
-                let mut range = if reverse { range.reverse() } else { range };
-                Box::new(move |chunk| {
-                    runtime.wait(async {
-                        while chunk.has_room() && range.advance().await? {
-                            chunk.push(range.key(), range.value());
-                        }
-                        Ok(())
-                    })
-                })
-            }
-        };
-        Ok(Walk::new(step))
-    }
+    /// The entries within the bounds.
+    fn step(&self, bounds: Bounds, reverse: bool) -> Result<Step>;
 
     /// Bounds of up to `parts` parts of about the same size.
-    pub(crate) fn splits(&self, parts: usize) -> Result<Vec<Ends>> {
-        let bounds = match self {
-            Handle::Local(table) => table.splits(parts)?,
-            Handle::Remote(table, runtime) => runtime.wait(table.splits(parts))?,
-            Handle::Set(set, runtime) => runtime.wait(set.splits(parts))?,
-            Handle::Database(_) => vec![(Limit::Unbounded, Limit::Unbounded)],
-        };
-        Ok(bounds.into_iter().map(ends).collect())
+    fn splits(&self, parts: usize) -> Result<Vec<(Limit<Bytes>, Limit<Bytes>)>>;
+
+    /// Fails if the keys of a prefix do not lie together.
+    fn check_prefix(&self, _: &[u8]) -> Result<()> {
+        Ok(())
     }
 
     /// `None` for a database, whose tables come and go.
-    pub(crate) fn stats(&self) -> Option<Stats> {
-        match self {
-            Handle::Local(table) => Some(table.stats()),
-            Handle::Remote(table, _) => Some(table.stats()),
-            Handle::Set(set, _) => Some(set.stats()),
-            Handle::Database(_) => None,
-        }
+    fn stats(&self) -> Option<Stats> {
+        None
     }
 
     /// `None` for all but tables, and for a table that other programs wrote.
-    pub(crate) fn properties(&self) -> Option<&Properties> {
-        match self {
-            Handle::Local(table) => table.properties(),
-            Handle::Remote(table, _) => table.properties(),
-            Handle::Set(..) | Handle::Database(_) => None,
+    fn properties(&self) -> Option<&Properties> {
+        None
+    }
+
+    fn about(&self) -> About {
+        About::default()
+    }
+
+    fn as_set(&self) -> Option<&TableSet> {
+        None
+    }
+
+    fn as_database(&self) -> Option<&Database> {
+        None
+    }
+}
+
+/// Opens the table or the set at `name`. Called without the interpreter's lock.
+pub(crate) fn open(name: &Path, options: &OpenOptions) -> Result<Handle> {
+    let refused = |kind, what| Error::new(kind, what).at_path(name);
+    let is_manifest =
+        |found: Option<&Properties>| found.is_some_and(|found| found.user(MANIFEST).is_some());
+    let file = local(name)?;
+    if let Some(file) = file.as_ref().filter(|file| !file.is_dir()) {
+        let table = options.open(file)?;
+        if is_manifest(table.properties()) {
+            let what = "the manifest of a set, which lies in a directory of manifests: open that directory";
+            return Err(refused(ErrorKind::Unsupported, what));
+        }
+        return Ok(Arc::new(table));
+    }
+    let (runtime, (store, object)) = (Python::attach(Runtime::get)?, locate(name)?);
+    let set = SetOptions::new().tables(options.clone());
+    let open_set = |missing: Option<Error>| match runtime.wait(set.open(store.clone(), &object)) {
+        Ok(set) => Ok(Arc::new(Remote(set, runtime)) as Handle),
+        Err(error) if is_not_found(&error) => Err(missing.unwrap_or(error)),
+        Err(error) => Err(error.at_path(name)),
+    };
+    if file.is_some() {
+        let what = "a directory without the manifest of a set: open a table in it by its name, or a database by \
+                    leveltable.Database";
+        return open_set(Some(refused(ErrorKind::NotATable, what)));
+    }
+    let source = ObjectSource::new(store.clone(), object.clone());
+    let source = source.named(name.to_string_lossy());
+    match runtime.wait(options.open_async(source, None)) {
+        Ok(table) if !is_manifest(table.properties()) => Ok(Arc::new(Remote(table, runtime))),
+        // A store that cannot replace on a condition has a directory of manifests there.
+        Err(error) if !is_not_found(&error) => Err(error),
+        found => open_set(found.err()),
+    }
+}
+
+/// What is in a store, and the threads that its requests run on.
+struct Remote<T>(T, Runtime);
+
+fn about_table(bytes: u64, entries: Option<u64>, filter: Option<&FilterEntry>) -> About {
+    About {
+        bytes,
+        entries,
+        filter: filter.map(|it| it.policy.clone()),
+        ..About::default()
+    }
+}
+
+impl Entries for Table {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        self.get(key)
+    }
+
+    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>> {
+        self.get_many(keys)
+    }
+
+    fn step(&self, bounds: Bounds, reverse: bool) -> Result<Step> {
+        if reverse {
+            return Ok(step_of(self.range(bounds).rev()));
+        }
+        // Lends keys, which the range would copy.
+        let mut cursor = Table::merge([self.range(bounds)])?;
+        Ok(Box::new(move |chunk| {
+            while chunk.has_room() && cursor.next()? {
+                chunk.push(cursor.key(), cursor.value());
+            }
+            Ok(())
+        }))
+    }
+
+    fn splits(&self, parts: usize) -> Result<Vec<(Limit<Bytes>, Limit<Bytes>)>> {
+        self.splits(parts)
+    }
+
+    fn stats(&self) -> Option<Stats> {
+        Some(self.stats())
+    }
+
+    fn properties(&self) -> Option<&Properties> {
+        self.properties()
+    }
+
+    fn about(&self) -> About {
+        about_table(self.file_bytes(), self.entries(), self.filter())
+    }
+}
+
+/// Implements [`Entries`] for what is in a store. Tables and sets have these methods alike, and no trait for them.
+macro_rules! remote {
+    ($kind:ty, { $($own:tt)* }) => {
+        impl Entries for Remote<$kind> {
+            fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+                self.1.wait(self.0.get(key))
+            }
+
+            fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>> {
+                self.1.wait(self.0.get_many(keys))
+            }
+
+            fn step(&self, bounds: Bounds, reverse: bool) -> Result<Step> {
+                let (range, runtime) = (self.0.range(bounds), self.1);
+                let mut range = if reverse { range.reverse() } else { range };
+                Ok(Box::new(move |chunk| {
+                    runtime.wait(async {
+                        while chunk.has_room() && range.advance().await? {
+                            chunk.push(range.key(), range.value());
+                        }
+                        Ok(())
+                    })
+                }))
+            }
+
+            fn splits(&self, parts: usize) -> Result<Vec<(Limit<Bytes>, Limit<Bytes>)>> {
+                self.1.wait(self.0.splits(parts))
+            }
+
+            fn stats(&self) -> Option<Stats> {
+                Some(self.0.stats())
+            }
+
+            $($own)*
+        }
+    };
+}
+
+remote!(AsyncTable, {
+    fn properties(&self) -> Option<&Properties> {
+        self.0.properties()
+    }
+
+    fn about(&self) -> About {
+        about_table(self.0.file_bytes(), self.0.entries(), self.0.filter())
+    }
+});
+
+remote!(TableSet, {
+    fn about(&self) -> About {
+        let shards = self.0.shards();
+        About {
+            bytes: shards.iter().map(|shard| shard.size).sum(),
+            entries: self.0.entries(),
+            filter: None,
+            set_id: Some(self.0.version().to_string()),
+            tables: Some(shards.len()),
         }
     }
 
-    pub(crate) fn about(&self) -> About {
-        let (bytes, entries, filter, set) = match self {
-            Handle::Local(table) => (table.file_bytes(), table.entries(), table.filter(), None),
-            Handle::Remote(table, _) => (table.file_bytes(), table.entries(), table.filter(), None),
-            Handle::Set(set, _) => {
-                let sizes = set.shards().iter().map(|shard| shard.size);
-                let publication = (set.version().to_string(), sizes.len());
-                (sizes.sum(), set.entries(), None, Some(publication))
+    fn as_set(&self) -> Option<&TableSet> {
+        Some(&self.0)
+    }
+});
+
+impl Entries for Database {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        self.get(key)
+    }
+
+    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>> {
+        self.get_many(keys)
+    }
+
+    fn step(&self, bounds: Bounds, reverse: bool) -> Result<Step> {
+        let mut range = self.range(bounds);
+        if reverse {
+            return Ok(step_of(range.rev()));
+        }
+        Ok(Box::new(move |chunk| {
+            while chunk.has_room() && range.advance()? {
+                chunk.push(range.key(), range.value());
             }
-            Handle::Database(_) => (0, None, None, None),
-        };
-        (bytes, entries, filter.map(|it| it.policy.clone()), set)
+            Ok(())
+        }))
+    }
+
+    fn splits(&self, _: usize) -> Result<Vec<(Limit<Bytes>, Limit<Bytes>)>> {
+        Ok(vec![(Limit::Unbounded, Limit::Unbounded)])
+    }
+
+    /// Only in bytewise order do the keys of a prefix lie together. A range of them says so otherwise.
+    fn check_prefix(&self, prefix: &[u8]) -> Result<()> {
+        if self.comparator() == BytewiseComparator.name() {
+            return Ok(());
+        }
+        self.prefix(prefix).next().transpose().map(drop)
+    }
+
+    fn as_database(&self) -> Option<&Database> {
+        Some(self)
     }
 }
 

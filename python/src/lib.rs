@@ -8,6 +8,7 @@ mod errors;
 mod handle;
 mod keys;
 mod new_database;
+mod output;
 mod publish;
 mod repair;
 mod report;

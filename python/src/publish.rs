@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use leveltable::{Error, ErrorKind};
+use leveltable_object_store::TableSet;
 use leveltable_object_store::set::PublishErrorKind;
 use pyo3::prelude::*;
 
 use crate::errors::{other, raise};
-use crate::handle::Handle;
 use crate::runtime::{Runtime, locate};
 use crate::table::Reader;
 
@@ -24,11 +24,11 @@ pub(crate) fn publish(
     replacing: Option<&Bound<'_, Reader>>,
 ) -> PyResult<String> {
     let previous = replacing.map(|set| set.get().handle()).transpose()?;
-    let version = match &previous {
-        None => None,
-        Some(Handle::Set(set, _)) => Some(set.version()),
-        Some(_) => return Err(other("replacing: expected a set, as open returns it")),
-    };
+    let version = previous.as_ref().map(|previous| {
+        let set = previous.as_set().map(TableSet::version);
+        set.ok_or_else(|| other("replacing: expected a set, as open returns it"))
+    });
+    let version = version.transpose()?;
     let published = Runtime::get(py).and_then(|runtime| {
         let (store, object) = locate(&manifest)?;
         let shards = tables.iter().map(|table| Ok(locate(table)?.1));

@@ -11,13 +11,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::builder::Options;
-use crate::errors::raise;
+use crate::errors::{check_signals, raise};
 use crate::report;
-
-/// Fails if a signal is to end the work, such as Ctrl-C. Called without the interpreter's lock.
-pub(crate) fn check_signals() -> PyResult<()> {
-    Python::attach(|py| py.check_signals())
-}
 
 /// Ends the work after a signal, whose exception it leaves in `signal`.
 fn look(signal: &mut PyResult<()>) -> ControlFlow<()> {

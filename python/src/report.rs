@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use leveltable::format::Properties;
+use leveltable::sister_crates::counts;
 use leveltable::{Stats, Summary};
 use leveltable_database::{
     BuiltDatabase, Compacted, DatabaseFile, Gap, HistoryEntry, Recovery, TableFile, VersionState,
@@ -27,9 +28,12 @@ macro_rules! tuple {
 }
 
 pub(crate) fn stats(py: Python<'_>, stats: Stats) -> Made<'_> {
-    tuple! { py, "Stats", stats, [
-        source_reads, source_bytes, cache_hits, cache_misses, filter_rejected, filter_passed, prefix_rejected, prefix_passed
-    ], {} }
+    let fields = PyDict::new(py);
+    for (name, count) in counts(&stats) {
+        fields.set_item(name, count)?;
+    }
+    let class = py.import("leveltable.reports")?.getattr("Stats")?;
+    class.call((), Some(&fields))
 }
 
 pub(crate) fn properties<'py>(py: Python<'py>, found: &Properties) -> Made<'py> {

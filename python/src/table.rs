@@ -1,19 +1,19 @@
 //! `Reader`, which tables and databases have in common, and `Table`.
 
 use std::path::PathBuf;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
-use leveltable::{BlockCache, BytewiseComparator, Comparator as _, OpenOptions, Source};
+use leveltable::{BlockCache, OpenOptions, Source};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::arrow::Batches;
 use crate::errors::raise;
-use crate::handle::{About, Handle};
-use crate::keys::{Bounds, Data, Ends, Key, bounds};
+use crate::handle::{self, About, Handle};
+use crate::keys::{Bounds, Data, Ends, Key, bounds, ends};
 use crate::report;
-use crate::walk::Lists;
+use crate::walk::{Lists, Walk};
 
 /// What tables, sets and databases have in common. Any number of threads may use one at once.
 #[pyclass(frozen, subclass, module = "leveltable._native")]
@@ -37,12 +37,8 @@ impl Reader {
     /// What is read, and the bounds from a start to a stop and of a prefix.
     fn range(&self, keys: [Key<'_>; 3]) -> PyResult<(Handle, Bounds)> {
         let handle = self.handle()?;
-        // Only in bytewise order do the keys of a prefix lie together. A range of them says so otherwise.
-        if let (Handle::Database(database), [_, _, Some(prefix)]) = (&handle, &keys)
-            && database.comparator() != BytewiseComparator.name()
-            && let Some(Err(error)) = database.prefix(prefix).next()
-        {
-            return Err(raise(error));
+        if let [_, _, Some(prefix)] = &keys {
+            handle.check_prefix(prefix.as_ref()).map_err(raise)?;
         }
         Ok((handle, bounds(keys)))
     }
@@ -72,6 +68,7 @@ impl Reader {
         let keys = keys.try_iter()?.collect::<PyResult<Vec<_>>>()?;
         let keys = keys.iter().map(|key| key.extract::<Data<'_>>());
         let keys = keys.collect::<PyResult<Vec<_>>>()?;
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         let values = py.detach(|| handle.get_many(&keys)).map_err(raise)?;
         let bytes = |value: &Option<bytes::Bytes>| Some(PyBytes::new(py, value.as_ref()?));
         PyList::new(py, values.iter().map(bytes))
@@ -98,8 +95,8 @@ impl Reader {
         reverse: bool,
     ) -> PyResult<Lists> {
         let (handle, bounds) = self.range([start, stop, prefix])?;
-        let walk = handle.walk(bounds, reverse).map_err(raise)?;
-        Ok(Lists::new(walk))
+        let step = handle.step(bounds, reverse).map_err(raise)?;
+        Ok(Lists::new(Walk::new(step)))
     }
 
     /// Returns the entries that `items` has as Arrow record batches of up to `rows` rows, with the columns `key` and `value`.
@@ -137,7 +134,7 @@ pub(crate) fn cached(bytes: Option<u64>) -> OpenOptions {
     }
 }
 
-fn handle(this: &Bound<'_, Table>) -> PyResult<Handle> {
+fn handle_of(this: &Bound<'_, Table>) -> PyResult<Handle> {
     this.as_super().get().handle()
 }
 
@@ -154,31 +151,33 @@ impl Table {
         let options = cached(cache).check_order(check_order);
         let handle = if let Ok(bytes) = source.cast::<PyBytes>() {
             let file = Source::from(bytes.as_bytes().to_vec());
-            py.detach(|| options.open_source(file)).map(Handle::Local)
+            py.detach(|| options.open_source(file))
+                .map(|table| Arc::new(table) as Handle)
         } else {
             let path: PathBuf = source.extract()?;
-            py.detach(|| Handle::open(&path, &options))
+            py.detach(|| handle::open(&path, &options))
         };
         Ok(Reader::new(handle.map_err(raise)?).add_subclass(Table))
     }
 
     /// Returns bounds of up to `parts` parts of about the same size, for workers to read: `table.items(start, stop)` of each.
     fn splits(this: &Bound<'_, Self>, parts: usize) -> PyResult<Vec<Ends>> {
-        let handle = handle(this)?;
-        this.py().detach(|| handle.splits(parts)).map_err(raise)
+        let handle = handle_of(this)?;
+        let parts = this.py().detach(|| handle.splits(parts)).map_err(raise)?;
+        Ok(parts.into_iter().map(ends).collect())
     }
 
     /// What was read so far, and what filters and the cache have saved.
     #[getter]
     fn stats<'py>(this: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let stats = handle(this)?.stats();
+        let stats = handle_of(this)?.stats();
         stats.map(|it| report::stats(this.py(), it)).transpose()
     }
 
     /// What the table says of itself. `None` for a set, and for a table that LevelDB wrote.
     #[getter]
     fn properties<'py>(this: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let handle = handle(this)?;
+        let handle = handle_of(this)?;
         let properties = handle.properties();
         properties
             .map(|it| report::properties(this.py(), it))
@@ -187,6 +186,6 @@ impl Table {
 
     /// The size in bytes, the entries, the filter; of a set its publication and the number of tables.
     fn _about(this: &Bound<'_, Self>) -> PyResult<About> {
-        Ok(handle(this)?.about())
+        Ok(handle_of(this)?.about())
     }
 }

@@ -1,6 +1,7 @@
 //! Filters: a few bits for each key that rule out most absent keys, so that no block is read for them.
 
 pub(crate) mod bloom;
+pub(crate) mod policies;
 mod prefix;
 pub(crate) mod ribbon;
 
@@ -36,6 +37,12 @@ pub trait FilterPolicy: Debug + Send + Sync {
     /// `filter` comes from a file and can be any bytes, or none. It must not cause a panic. Return `true` for a filter that
     /// makes no sense.
     fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool;
+
+    /// Whether `about.pieces` divides a filter of the whole table, as it does ribbons.
+    #[doc(hidden)]
+    fn is_divided(&self) -> bool {
+        false
+    }
 
     /// Checks the policy's parameters. Called when a table is started, which fails if the check does.
     ///

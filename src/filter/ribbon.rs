@@ -157,6 +157,10 @@ impl FilterPolicy for RibbonFilterPolicy {
         reader::may_match(filter, Self::hash(key)).unwrap_or(true)
     }
 
+    fn is_divided(&self) -> bool {
+        true
+    }
+
     fn check(&self) -> Result<(), String> {
         if self.bits_per_key.is_finite() {
             return Ok(());

@@ -92,6 +92,21 @@ impl Compression {
         }
     }
 
+    /// What it is, for the tool's help.
+    #[doc(hidden)]
+    pub const fn about(self) -> &'static str {
+        match self {
+            Compression::None => "No compression",
+            Compression::Snappy => "LevelDB's default",
+            #[cfg(feature = "zstd")]
+            Compression::Zstd(_) => "Zstandard: smaller; LevelDB reads it since 2023",
+            #[cfg(feature = "zlib")]
+            Compression::Zlib(_) => "zlib; Mojang's LevelDB (Minecraft) reads it",
+            #[cfg(feature = "zlib")]
+            Compression::Deflate(_) => "Raw deflate; Mojang's LevelDB (Minecraft) reads it",
+        }
+    }
+
     /// The codec's level and those that it has; `None` if it has no levels.
     pub fn level(self) -> Option<(i32, RangeInclusive<i32>)> {
         match self {
@@ -410,17 +425,47 @@ fn inflate(
 mod tests {
     use super::*;
 
-    /// Every codec of this build and its type byte.
-    fn codecs() -> Vec<(Compression, u8)> {
-        vec![
-            (Compression::Snappy, 1),
+    /// Every codec of this build that compresses, and its type byte.
+    fn codecs() -> impl Iterator<Item = (Compression, u8)> {
+        Compression::all().iter().filter_map(|codec| match codec {
+            Compression::None => None,
+            Compression::Snappy => Some((*codec, 1)),
             #[cfg(feature = "zstd")]
-            (Compression::Zstd(1), 2),
+            Compression::Zstd(_) => Some((*codec, 2)),
             #[cfg(feature = "zlib")]
-            (Compression::Zlib(6), 2),
+            Compression::Zlib(_) => Some((*codec, 2)),
             #[cfg(feature = "zlib")]
-            (Compression::Deflate(6), 4),
-        ]
+            Compression::Deflate(_) => Some((*codec, 4)),
+        })
+    }
+
+    /// A variant that the list of all lacks could be neither named nor tested.
+    #[test]
+    fn every_variant_is_in_the_list() {
+        let code = include_str!("codec.rs");
+        let part = |start: &str, end: &str| {
+            let (_, part) = code.split_once(start).unwrap();
+            part.split_once(end).unwrap().0
+        };
+        let variants = part("pub enum Compression {", "\n}").lines();
+        let variants = variants.filter(|line| line.trim_start().starts_with(char::is_uppercase));
+        let listed = part("-> &'static [Compression] {", "\n    }");
+        assert_eq!(
+            variants.count(),
+            listed.matches("Compression::").count(),
+            "{listed}"
+        );
+    }
+
+    #[test]
+    fn names_and_levels_are_those_of_the_list() {
+        for &codec in Compression::all() {
+            assert_eq!(codec.name().parse::<Compression>().unwrap(), codec);
+            assert!(codec.check().is_ok());
+            let level = codec.level().map(|(_, levels)| *levels.end());
+            let at_level = codec.at_level(level.unwrap_or(3));
+            assert_eq!(at_level.level().map(|(level, _)| level), level);
+        }
     }
 
     fn noise(len: u32) -> Vec<u8> {

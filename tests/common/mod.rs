@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 use std::fs;
+use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,7 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use bytes::Bytes;
 use leveltable::filter::{FilterBuilder, FilterPolicy};
 use leveltable::{
-    BytewiseComparator, Comparator, ReadAt, RibbonFilterPolicy, Section, Table, WriteOptions,
+    BytewiseComparator, Comparator, Compression, ReadAt, RibbonFilterPolicy, Section, Table,
+    WriteOptions,
 };
 
 pub(crate) mod prefixes;
@@ -35,6 +37,39 @@ impl FilterPolicy for Renamed {
     fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool {
         RibbonFilterPolicy::new(10).key_may_match(key, filter)
     }
+}
+
+/// A source of which one byte cannot be read.
+pub(crate) struct Hole(pub(crate) Bytes, pub(crate) usize);
+
+impl ReadAt for Hole {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        let start = offset as usize;
+        if (start..start + len).contains(&self.1) {
+            return Err(io::Error::other("a bad sector"));
+        }
+        Ok(self.0.slice(start..start + len))
+    }
+}
+
+/// A table with several pieces of index and filter, its keys, and offsets of bytes in all of its parts.
+pub(crate) fn table_with_holes() -> (Bytes, Vec<Vec<u8>>, Vec<usize>) {
+    let entries = (0..20_000).map(|i| (format!("{i:08}").into_bytes(), vec![b'v'; 100]));
+    let entries: Vec<Entry> = entries.collect();
+    let options = WriteOptions::new().compression(Compression::None);
+    let file = build(&options.block_size(256), &entries);
+    let all = 0..file.len();
+    let holes = all.clone().step_by(file.len() / 8);
+    let holes = holes.chain(all.skip(2_200_000).step_by(10_000)).collect();
+    (
+        file.into(),
+        entries.into_iter().map(|(key, _)| key).collect(),
+        holes,
+    )
 }
 
 /// A file of `testdata/`.

@@ -11,7 +11,7 @@ use crate::common::{self, Entry, Random};
 use bytes::Bytes;
 use leveltable::{
     BlockCache, BloomFilterPolicy, Comparator, Compression, Error, ErrorKind, OpenOptions, ReadAt,
-    Summary, Table, WriteOptions,
+    Section, Summary, Table, WriteOptions,
 };
 
 // ---- Writing --------------------------------------------------------------------------------
@@ -552,5 +552,37 @@ fn a_source_that_lies_about_its_size_is_an_error() {
         let error = OpenOptions::new().open_source(source).unwrap_err();
         let kinds = [ErrorKind::Io, ErrorKind::NotATable, ErrorKind::Corruption];
         assert!(kinds.contains(&error.kind()), "{error}");
+    }
+}
+
+/// The error of a byte that cannot be read says in which section it is.
+#[test]
+fn an_error_of_the_source_names_the_section() {
+    let (file, keys, holes) = common::table_with_holes();
+    let layout = common::Layout::of(&file);
+    let mut named = Vec::new();
+    for hole in holes.into_iter().chain([file.len() - 10]) {
+        let source = Arc::new(common::Hole(file.clone(), hole));
+        let read = || {
+            let table = OpenOptions::new().no_cache().open_source(source)?;
+            for key in keys.iter().step_by(97) {
+                table.get(key)?;
+            }
+            table.iter().try_for_each(|entry| entry.map(drop))
+        };
+        let (section, _) = layout.section_at(hole);
+        if let Err(error) = read() {
+            let words = format!("in the {section}: a bad sector");
+            assert!(error.to_string().ends_with(&words), "{section}: {error}");
+            named.push(section);
+        }
+    }
+    for section in [
+        Section::Data,
+        Section::Index,
+        Section::Filter,
+        Section::Footer,
+    ] {
+        assert!(named.contains(&section), "{section}: {named:?}");
     }
 }

@@ -1,7 +1,35 @@
-//! The documented rates of the ribbon filter, at the documented sizes. Release builds only:
+//! All policies that are built in; and the documented rates of the ribbon filter, at the documented sizes, in release builds only:
 //! `cargo test --release --test engine filter_rates:: -- --ignored`.
 
-use leveltable::{RibbonFilterPolicy, filter::FilterPolicy};
+use bytes::Bytes;
+use leveltable::sister_crates::{POLICIES, filter_with};
+use leveltable::{OpenOptions, RibbonFilterPolicy, WriteOptions, filter::FilterPolicy};
+
+/// A table of each policy says its name, is opened with its filter, and is rid of most absent keys by it.
+#[test]
+fn every_policy_that_is_built_in_is_written_and_read() {
+    for policy in &POLICIES {
+        let name = (policy.make)(10.0).name().to_owned();
+        let mut file = Vec::new();
+        let mut builder = filter_with(WriteOptions::new(), policy, 10.0).build(&mut file);
+        let key = |i: u32| format!("{i:06}");
+        for i in 0..2000 {
+            builder.add(key(2 * i), b"value").unwrap();
+        }
+        let summary = builder.finish().unwrap();
+        assert_eq!(summary.filter.unwrap().policy, name);
+        let table = OpenOptions::new().open_source(Bytes::from(file)).unwrap();
+        assert_eq!(table.filter().unwrap().policy, name);
+        for i in 0..2000 {
+            assert!(table.contains_key(key(2 * i)).unwrap(), "{name}: {i}");
+        }
+        for i in 0..2000 {
+            assert!(!table.contains_key(key(2 * i + 1)).unwrap(), "{name}: {i}");
+        }
+        let rejected = table.stats().filter_rejected;
+        assert!(rejected > 1900, "{name}: {rejected}");
+    }
+}
 
 /// Bytes of a filter block beside its filter: two offsets and lg(base).
 const BLOCK_OVERHEAD: usize = 9;

@@ -8,7 +8,7 @@ use crate::common::{self, Entry};
 use bytes::Bytes;
 use futures_util::future::{FutureExt, poll_immediate};
 use leveltable::remote::{AsyncReadAt, AsyncTable, BoxFuture, Tail};
-use leveltable::{BlockCache, Compression, OpenOptions, ReadAt, WriteOptions};
+use leveltable::{BlockCache, Compression, OpenOptions, ReadAt, Section, WriteOptions};
 
 fn key(i: u64) -> Vec<u8> {
     format!("{i:08}").into_bytes()
@@ -449,4 +449,46 @@ fn a_failed_request_for_the_properties_is_an_error_without_filters_too() {
         "opened: it has {:?} entries",
         opened.unwrap().entries()
     );
+}
+
+struct FarHole(common::Hole);
+
+impl AsyncReadAt for FarHole {
+    fn read_tail(&self, len: u64) -> BoxFuture<'_, io::Result<Tail>> {
+        AsyncReadAt::read_tail(&self.0.0, len)
+    }
+    fn read_at(&self, offset: u64, len: usize) -> BoxFuture<'_, io::Result<Bytes>> {
+        let read = ReadAt::read_at(&self.0, offset, len);
+        Box::pin(async move { read })
+    }
+}
+
+/// The error of a byte that cannot be read says in which section it is, as that of a `Table` does.
+#[test]
+fn an_error_of_the_source_names_the_section() {
+    let (file, keys, holes) = common::table_with_holes();
+    let layout = common::Layout::of(&file);
+    let mut named = Vec::new();
+    for hole in holes {
+        let source = FarHole(common::Hole(file.clone(), hole));
+        let read = async {
+            let options = OpenOptions::new().no_cache();
+            let table = options.open_async(source, None).await?;
+            for key in keys.iter().step_by(97) {
+                table.get(key).await?;
+            }
+            let mut range = table.range(..);
+            while range.next().await?.is_some() {}
+            table.get_many(&keys).await
+        };
+        let (section, _) = layout.section_at(hole);
+        if let Err(error) = now(read) {
+            let words = format!("in the {section}: a bad sector");
+            assert!(error.to_string().ends_with(&words), "{section}: {error}");
+            named.push(section);
+        }
+    }
+    for section in [Section::Data, Section::Index, Section::Filter] {
+        assert!(named.contains(&section), "{section}: {named:?}");
+    }
 }

@@ -6,8 +6,7 @@ use std::path::Path;
 use ::coordinode::{AbstractTree as _, AnyTree, Config, Guard, MAX_SEQNO};
 use anyhow::Result;
 
-use crate::databases::walk;
-use crate::store::Store;
+use crate::store::{Store, walk};
 use crate::workload::{Answers, Key, SEEK_STEPS};
 
 pub struct Coordinode {

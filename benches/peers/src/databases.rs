@@ -17,7 +17,7 @@ use redb::{
 };
 
 use crate::coordinode::{self, Coordinode};
-use crate::store::{self, Store};
+use crate::store::{self, Store, walk};
 use crate::workload::{self, Answers, Key, Measured, SEEK_STEPS, VALUE_LEN};
 
 pub fn run(peer: &str, directory: &Path, work: &str, probes: &str) -> Result<Measured> {
@@ -49,19 +49,6 @@ pub fn run(peer: &str, directory: &Path, work: &str, probes: &str) -> Result<Mea
         "coordinode" => store::run(directory, &path, work, probes, || Coordinode::open(&path)),
         _ => bail!("unknown peer {peer}"),
     }
-}
-
-/// Walks over entries as `entry` yields them.
-pub fn walk<E>(
-    entries: impl Iterator<Item = E>,
-    limit: usize,
-    answers: &mut Answers,
-    mut add: impl FnMut(E, &mut Answers) -> Result<()>,
-) -> Result<()> {
-    for entry in entries.take(limit) {
-        add(entry, answers)?;
-    }
-    Ok(())
 }
 
 /// Keys are ingested in order, which writes them to their last level at once.

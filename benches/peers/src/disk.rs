@@ -11,7 +11,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use rustix::fs::{Advice, fadvise};
 
-use crate::workload::{self, Answers, BATCH, Measured};
+use crate::workload::{self, Answers, BATCH, Block, Measured};
 
 /// Number of reads in flight. More gain nothing on the virtual disk that the goals were set on.
 const IN_FLIGHT: usize = 64;
@@ -83,9 +83,6 @@ pub fn run(directory: &Path, work: &str, table: &str) -> Result<Measured> {
     }
     Ok(cold.measured(Answers::default()))
 }
-
-/// Offset and length of a block in a file, checksum included.
-pub type Block = (u64, usize);
 
 fn one_after_another(file: &File, blocks: &[Block], buffer: &mut [u8]) -> Result<()> {
     for &(offset, len) in blocks {

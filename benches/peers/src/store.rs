@@ -31,6 +31,20 @@ pub trait Store {
     fn seek(&self, starts: &[Key]) -> Result<Answers>;
 }
 
+/// Walks over entries as `entry` yields them.
+#[cfg(feature = "databases")]
+pub fn walk<E>(
+    entries: impl Iterator<Item = E>,
+    limit: usize,
+    answers: &mut Answers,
+    mut add: impl FnMut(E, &mut Answers) -> Result<()>,
+) -> Result<()> {
+    for entry in entries.take(limit) {
+        add(entry, answers)?;
+    }
+    Ok(())
+}
+
 /// Does one piece of work on what `open` opens at `path`.
 pub fn run<S: Store>(
     directory: &Path,

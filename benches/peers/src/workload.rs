@@ -34,8 +34,6 @@ use clap::ValueEnum;
 use leveltable::{Compression, Source, WriteOptions};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::disk::Block;
-
 pub const KEY_LEN: usize = 16;
 pub const VALUE_LEN: usize = 100;
 pub const SEEK_STEPS: usize = 10;
@@ -154,6 +152,9 @@ fn write_blocks(directory: &Path, name: &str, probes: &[usize]) -> Result<()> {
     let words = of_probes.as_flattened().as_flattened();
     Ok(fs::write(path.with_extension("blocks"), words)?)
 }
+
+/// Offset and length of a block in a file, checksum included.
+pub type Block = (u64, usize);
 
 /// Reads what `write_blocks` wrote of the table at `path`.
 pub fn read_blocks(path: &Path) -> Result<Vec<Block>> {

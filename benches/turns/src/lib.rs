@@ -2,6 +2,7 @@
 
 pub mod build;
 pub mod data;
+pub mod prepare;
 pub mod redb_peer;
 pub mod report;
 pub mod rounds;

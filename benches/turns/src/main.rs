@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use lexopt::prelude::*;
 use rustix::thread::sched_getaffinity;
 use work::rounds::{LEVELDB, Sides};
-use work::{build, data, report, rows, side};
+use work::{build, prepare, report, rows, side};
 
 const USAGE: &str = "\
 usage: turns [--against COMMIT]   the other commit (default: the one in benches/turns/baseline)
@@ -78,7 +78,7 @@ fn main() -> Result<ExitCode> {
     };
     let (case, files) = (rows::named(name, arguments.quick)?, &arguments.files);
     match order {
-        Order::Prepare => data::prepare(&case.row, files, case.shape)?,
+        Order::Prepare => prepare::prepare(&case.row, files, case.shape)?,
         Order::Work => side::work(&case, files)?,
         Order::WorkOfRedb => side::work_of_redb(&case, files)?,
     }

@@ -5,8 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use redb::{Builder, ReadOnlyDatabase, ReadOnlyTable, ReadableDatabase as _, TableDefinition};
 
-use crate::data::Key;
-use crate::side::Answers;
+use crate::data::{Answers, Key};
 
 const CACHE_BYTES: usize = 32 << 20;
 const ENTRIES: TableDefinition<&[u8], &[u8]> = TableDefinition::new("entries");

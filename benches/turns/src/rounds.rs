@@ -8,9 +8,9 @@ use anyhow::{Context as _, Result, ensure};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::build::run;
-use crate::data::Kind;
+use crate::data::{Answers, Kind};
 use crate::rows::{Case, Work};
-use crate::side::{Answers, Part};
+use crate::side::Part;
 
 /// C++ LevelDB's program, if the library was installed when this was compiled.
 pub const LEVELDB: Option<&str> = option_env!("CPP_LEVELDB");

@@ -2,20 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use crate::data::{Data, Kind, Shape};
-
-/// Which keys are looked up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keys {
-    Present,
-    Absent,
-    /// Half of them present.
-    Mixed,
-    /// Present, by Zipf's law; hot keys are far apart.
-    Scattered,
-    /// Present, by Zipf's law; hot keys are neighbours.
-    Ranges,
-}
+use crate::data::{Data, Keys, Kind, Shape};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {

@@ -14,47 +14,14 @@ use anyhow::{Context as _, Result};
 use leveltable::{Compression, Cursor, OpenOptions, Source, Table, WriteOptions};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::data::{Key, Probes, VALUE_LEN};
+use crate::data::{Answers, Key, Keys, Probes, VALUE_LEN};
 use crate::redb_peer::Redb;
-use crate::rows::{Beside, Case, Keys, Row, Work};
+use crate::rows::{Beside, Case, Row, Work};
 
 /// Bytes that opening a table reads.
 const TAIL_LEN: usize = 64 << 10;
 /// Keys that warm the processor's caches up, after another process had its turn.
 const AFTER_A_TURN: usize = 500;
-
-/// What was found, in which order. `benches/peers/cpp/workload.h` has the same sums.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Answers {
-    pub checksum: u64,
-    pub count: u64,
-}
-
-impl Answers {
-    #[inline]
-    pub fn value(&mut self, value: &[u8]) {
-        self.add(first_word(value));
-    }
-
-    #[inline]
-    fn entry(&mut self, key: &[u8], value: &[u8]) {
-        let key = key.last_chunk().map_or(0, |word| u64::from_le_bytes(*word));
-        self.add(key ^ first_word(value));
-    }
-
-    #[inline]
-    fn add(&mut self, word: u64) {
-        self.checksum = self.checksum.rotate_left(1).wrapping_add(word);
-        self.count += 1;
-    }
-}
-
-#[inline]
-fn first_word(bytes: &[u8]) -> u64 {
-    bytes
-        .first_chunk()
-        .map_or(0, |word| u64::from_le_bytes(*word))
-}
 
 /// A part of a row's work.
 #[derive(Debug, Clone, Copy, Default)]

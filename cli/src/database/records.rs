@@ -6,9 +6,9 @@ use leveltable::Corruption;
 use leveltable_database::{Batch, Edit, FileKind, GapKind, LogItem, LogReader, LogRecord};
 use serde_json::{Map, Value, json};
 
-use super::kind_of;
 use crate::failure::Failure;
 use crate::notation::key_json;
+use crate::path::kind_of;
 use crate::row::Row;
 
 /// What a log or a MANIFEST holds.

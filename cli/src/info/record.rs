@@ -1,152 +1,95 @@
-//! What `info` finds out of a file, as it prints it in JSON.
+//! What `info` finds out of a file, as it prints it in JSON: a record for each kind of thing, with its own fields.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use bytes::Bytes;
-use leveltable::db::InternalKey;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::Args;
-use crate::notation::{Notation, key_json, quoted};
-use crate::row::{Tag, type_name};
-use crate::set::Shard;
+use crate::key::Key;
 
-/// The record of a file. Every record has all fields, of which those are null that do not apply.
-#[derive(Default, Serialize)]
-pub(crate) struct Record {
-    pub(crate) file: String,
-    pub(crate) error: Option<String>,
-    pub(crate) file_bytes: Option<u64>,
-    pub(crate) keys: Option<&'static str>,
-    pub(crate) order_known: Option<bool>,
-    pub(crate) comparator: Option<String>,
-    pub(crate) entries: Option<u64>,
-    pub(crate) first_key: Option<Key>,
-    pub(crate) last_key: Option<Key>,
-    /// Numbers that the properties of a table state, or that were counted.
-    pub(crate) key_bytes: Option<u64>,
-    pub(crate) value_bytes: Option<u64>,
-    pub(crate) data_blocks: Option<usize>,
-    pub(crate) data_stored_bytes: Option<u64>,
-    /// Uncompressed size of the data blocks, and the codecs by their names, if they were read.
-    pub(crate) data_bytes: Option<u64>,
-    pub(crate) codecs: Option<BTreeMap<&'static str, Codec>>,
-    pub(crate) sections: Option<Vec<Part>>,
-    pub(crate) filter: Option<Filter>,
-    pub(crate) prefix_filter: Option<OtherFilter>,
-    /// The filters that the table was opened without, and why.
-    pub(crate) unused_filters: Option<Vec<OtherFilter>>,
+/// What `info` shows of a table, a database or a set.
+#[derive(Default)]
+pub(super) struct Described {
+    /// What it is; null if it cannot be read.
+    pub(super) kind: Option<&'static str>,
+    /// The fields of its kind.
+    pub(super) record: Value,
+    pub(super) lines: Vec<String>,
     /// Errors of what was read.
-    pub(crate) unreadable: Option<Vec<String>>,
-    /// The tables of a set.
-    pub(crate) shards: Option<Vec<Shard>>,
-    /// Of a database.
-    pub(crate) last_sequence: Option<u64>,
-    pub(crate) tables: Option<usize>,
-    pub(crate) files: Value,
-    pub(crate) logs: Value,
-    pub(crate) left_out: Value,
+    pub(super) unreadable: Vec<String>,
+}
+
+impl Described {
+    /// Returns the line of JSON of the file at `path`, which could not be read if there is an `error`.
+    pub(super) fn json(&self, path: &Path, error: Option<String>) -> String {
+        let file = path.to_string_lossy();
+        let mut line = json!({"file": file, "kind": self.kind, "error": error});
+        if let (Some(line), Some(fields)) = (line.as_object_mut(), self.record.as_object()) {
+            line.extend(fields.clone());
+        }
+        format!("{line}\n")
+    }
+}
+
+/// The record of a table. Fields are null that were not measured.
+#[derive(Default, Serialize)]
+pub(super) struct TableRecord {
+    pub(super) file_bytes: u64,
+    pub(super) keys: &'static str,
+    pub(super) order_known: Option<bool>,
+    pub(super) comparator: Option<String>,
+    pub(super) entries: Option<u64>,
+    pub(super) first_key: Option<Key>,
+    pub(super) last_key: Option<Key>,
+    /// Numbers that the properties state, or that were counted.
+    pub(super) key_bytes: Option<u64>,
+    pub(super) value_bytes: Option<u64>,
+    pub(super) data_blocks: usize,
+    pub(super) data_stored_bytes: Option<u64>,
+    /// Uncompressed size of the data blocks, and the codecs by their names, if they were read.
+    pub(super) data_bytes: Option<u64>,
+    pub(super) codecs: Option<BTreeMap<&'static str, Codec>>,
+    pub(super) sections: Vec<FileSection>,
+    pub(super) filter: Option<Filter>,
+    pub(super) prefix_filter: Option<OtherFilter>,
+    /// The filters that the table was opened without, and why.
+    pub(super) unused_filters: Vec<OtherFilter>,
+    /// Errors of what was read.
+    pub(super) unreadable: Vec<String>,
     /// The data blocks, if they are to be listed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) blocks: Option<Option<Vec<Block>>>,
+    pub(super) blocks: Option<Vec<Block>>,
     /// Whether the metaindex is damaged, and whether there are data blocks that cannot be read.
     #[serde(skip)]
-    pub(crate) has_damaged_metaindex: bool,
+    pub(super) has_damaged_metaindex: bool,
     #[serde(skip)]
-    pub(crate) lacks_blocks: bool,
+    pub(super) lacks_blocks: bool,
     /// Where the last readable data block ends, if all were read, and the bytes between them that keep the next one within its pages.
     #[serde(skip)]
-    pub(crate) data_end: Option<u64>,
+    pub(super) data_end: Option<u64>,
     #[serde(skip)]
-    pub(crate) padding: u64,
-}
-
-impl Record {
-    /// Returns the record of a file of which nothing is known. The data blocks are a field only if they are asked for.
-    pub(super) fn new(path: &Path, args: &Args) -> Record {
-        Record {
-            file: path.to_string_lossy().into_owned(),
-            blocks: args.blocks.then_some(None),
-            ..Record::default()
-        }
-    }
-}
-
-/// A key, with sequence number and type in a table of a database. One without is also read.
-#[derive(Clone, Deserialize)]
-#[serde(try_from = "Written")]
-pub(crate) struct Key {
-    pub(crate) key: Bytes,
-    tag: Option<Tag>,
-}
-
-impl Key {
-    /// Returns what a table stores as `stored`.
-    pub(crate) fn of(stored: &[u8], is_database: bool) -> Key {
-        let parsed = InternalKey::parse(stored).filter(|_| is_database);
-        Key {
-            key: Bytes::copy_from_slice(parsed.map_or(stored, |key| key.user_key)),
-            tag: parsed.map(|key| (key.sequence, key.value_type)),
-        }
-    }
-
-    /// Returns the key as text, cut to fit a line.
-    pub(crate) fn show(&self) -> String {
-        match self.tag {
-            Some((sequence, value_type)) => {
-                let key = quoted(&self.key, 36);
-                format!("{key}, sequence {sequence}, {}", type_name(value_type))
-            }
-            None => quoted(&self.key, 64),
-        }
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Written {
-    Key(String),
-    KeyHex(String),
-}
-
-impl TryFrom<Written> for Key {
-    type Error = String;
-
-    fn try_from(written: Written) -> Result<Key, String> {
-        let key = match written {
-            Written::Key(text) => text.into_bytes(),
-            Written::KeyHex(digits) => Notation::Hex.parse(digits.as_bytes())?,
-        };
-        Ok(Key::of(&key, false))
-    }
-}
-
-impl Serialize for Key {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut json = key_json(&self.key);
-        if let (Some((sequence, value_type)), Some(object)) = (self.tag, json.as_object_mut()) {
-            object.insert("sequence".into(), json!(sequence));
-            object.insert("type".into(), json!(type_name(value_type)));
-        }
-        json.serialize(serializer)
-    }
+    pub(super) padding: u64,
 }
 
 /// A stretch of a table's file.
 #[derive(Serialize)]
-pub(crate) struct Part {
-    pub(crate) section: &'static str,
-    pub(crate) offset: u64,
-    pub(crate) stored_bytes: u64,
+pub(super) struct FileSection {
+    pub(super) section: &'static str,
+    pub(super) offset: u64,
+    pub(super) stored_bytes: u64,
     #[serde(skip)]
-    pub(crate) what: String,
+    pub(super) what: String,
 }
 
-impl Part {
-    pub(super) fn new(section: &'static str, offset: u64, stored_bytes: u64, what: &str) -> Part {
-        Part {
+impl FileSection {
+    pub(super) fn new(
+        section: &'static str,
+        offset: u64,
+        stored_bytes: u64,
+        what: &str,
+    ) -> FileSection {
+        FileSection {
             section,
             offset,
             stored_bytes,
@@ -157,41 +100,41 @@ impl Part {
 
 /// The blocks that use one codec.
 #[derive(Default, Serialize)]
-pub(crate) struct Codec {
-    pub(crate) blocks: u64,
-    pub(crate) stored_bytes: u64,
-    pub(crate) bytes: u64,
+pub(super) struct Codec {
+    pub(super) blocks: u64,
+    pub(super) stored_bytes: u64,
+    pub(super) bytes: u64,
 }
 
 #[derive(Default, Serialize)]
-pub(crate) struct Filter {
-    pub(crate) policy: String,
-    pub(crate) bytes: u64,
-    pub(crate) bits_per_key: Option<f64>,
-    pub(crate) filters: Option<usize>,
-    pub(crate) whole_table: Option<bool>,
-    pub(crate) false_positive_rate: Option<f64>,
-    pub(crate) sampled_keys: Option<u64>,
+pub(super) struct Filter {
+    pub(super) policy: String,
+    pub(super) bytes: u64,
+    pub(super) bits_per_key: Option<f64>,
+    pub(super) filters: Option<usize>,
+    pub(super) whole_table: Option<bool>,
+    pub(super) false_positive_rate: Option<f64>,
+    pub(super) sampled_keys: Option<u64>,
 }
 
 /// A filter of prefixes, which has an extractor, or one that is not used.
 #[derive(Default, Serialize)]
-pub(crate) struct OtherFilter {
+pub(super) struct OtherFilter {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) policy: Option<String>,
+    pub(super) policy: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) extractor: Option<String>,
-    pub(crate) bytes: u64,
+    pub(super) extractor: Option<String>,
+    pub(super) bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) why: Option<String>,
+    pub(super) why: Option<String>,
 }
 
 #[derive(Serialize)]
-pub(crate) struct Block {
-    pub(crate) offset: u64,
-    pub(crate) stored_bytes: u64,
-    pub(crate) bytes: u64,
-    pub(crate) codec: &'static str,
-    pub(crate) entries: u64,
-    pub(crate) first_key: Option<Key>,
+pub(super) struct Block {
+    pub(super) offset: u64,
+    pub(super) stored_bytes: u64,
+    pub(super) bytes: u64,
+    pub(super) codec: &'static str,
+    pub(super) entries: u64,
+    pub(super) first_key: Option<Key>,
 }

@@ -4,12 +4,13 @@ use std::path::Path;
 
 use leveltable::{ErrorKind, OpenOptions, Section, Table};
 use leveltable_repair::{BlockInfo, Layout, NamedBlock, blocks, layout};
+use serde_json::json;
 
 use super::absent_keys::AbsentKeys;
-use super::record::{Block, Filter, Key, OtherFilter, Part, Record};
-use super::text::shown;
-use super::{Args, Fault};
+use super::record::{Block, Described, FileSection, Filter, OtherFilter, TableRecord};
+use super::text::{lines_of, shown};
 use crate::failure::Failure;
+use crate::key::Key;
 use crate::open::{AnyTable, Keys};
 use crate::output::{Progress, count};
 use crate::place::source;
@@ -22,25 +23,40 @@ const TRAILER_BYTES: u64 = 5;
 /// The first key and the last, as they are stored.
 type Ends = Option<(Vec<u8>, Vec<u8>)>;
 
-/// Fills in the record of a table that was opened without filters because of `fault`, if there is one.
+/// What is to be found out of a table.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    pub(super) keys: Keys,
+    /// Whether to read all data blocks, and whether to list them.
+    pub(super) full: bool,
+    pub(super) blocks: bool,
+}
+
+/// The damaged section for which a table was opened without filters, and the error.
+pub(super) type Fault = Option<(Section, String)>;
+
+/// Describes a table that was opened without filters because of `fault`, if there is one.
 pub(super) fn describe(
     opened: &AnyTable,
-    mut record: Record,
     fault: Fault,
     path: &Path,
-    args: &Args,
-) -> Result<Record, Failure> {
+    wanted: Wanted,
+) -> Result<Described, Failure> {
     let (table, is_database) = (&opened.table, opened.database.is_some());
     let (layout, layout_fault) = match layout(source(path)?) {
         Ok(layout) => (Some(layout), None),
         Err(e) if e.corruption().is_some() => (None, Some(e.to_string())),
         Err(e) => return Err(e.into()),
     };
-    record.file_bytes = Some(table.file_bytes());
-    record.keys = Some(if is_database { "database" } else { "plain" });
-    record.data_blocks = Some(table.data_blocks());
-    record.has_damaged_metaindex = layout.is_none();
-    let is_certain = !opened.is_assumed || args.is_full();
+    let mut record = TableRecord {
+        file_bytes: table.file_bytes(),
+        keys: if is_database { "database" } else { "plain" },
+        data_blocks: table.data_blocks(),
+        has_damaged_metaindex: layout.is_none(),
+        blocks: wanted.blocks.then(Vec::new),
+        ..TableRecord::default()
+    };
+    let is_certain = !opened.is_assumed || wanted.full;
     record.order_known = is_certain.then_some(opened.order.is_some());
     if let Some(stated) = table.properties() {
         record.comparator = Some(stated.comparator.clone());
@@ -57,7 +73,7 @@ pub(super) fn describe(
         ..Filter::default()
     });
     let mut unreadable = Vec::new();
-    let ends = if args.is_full() {
+    let ends = if wanted.full {
         measure(opened, &mut record, path, &mut unreadable)?
     } else {
         ends(table).unwrap_or_else(|e| {
@@ -79,19 +95,24 @@ pub(super) fn describe(
         ..OtherFilter::default()
     });
     let hides_filter = fault.as_ref().map(|(section, _)| *section);
-    let unused = |layout| unused_filters(opened, layout, hides_filter, path, args);
-    record.unused_filters = Some(layout.as_ref().map_or_else(Vec::new, unused));
-    record.sections = Some(parts(table, layout.as_ref(), &record));
+    let unused = |layout| unused_filters(opened, layout, hides_filter, path, wanted.keys);
+    record.unused_filters = layout.as_ref().map_or_else(Vec::new, unused);
+    record.sections = sections(table, layout.as_ref(), &record);
     unreadable.extend(fault.map(|(_, fault)| fault));
     unreadable.extend(layout_fault.filter(|fault| !unreadable.contains(fault)));
-    record.unreadable = Some(unreadable);
-    Ok(record)
+    record.unreadable.clone_from(&unreadable);
+    Ok(Described {
+        kind: Some("table"),
+        lines: lines_of(&record),
+        record: json!(record),
+        unreadable,
+    })
 }
 
 /// Reads all data blocks.
 fn measure(
     opened: &AnyTable,
-    record: &mut Record,
+    record: &mut TableRecord,
     path: &Path,
     faults: &mut Vec<String>,
 ) -> Result<Ends, Failure> {
@@ -101,7 +122,6 @@ fn measure(
     let mut progress = Progress::bytes(Some(table.file_bytes()));
     let (mut walk, mut bytes, mut end) = (blocks(source(path)?)?, 0, 0);
     let codecs = record.codecs.insert(Default::default());
-    let mut blocks = record.blocks.as_mut().map(Option::get_or_insert_default);
     while let Some(block) = walk.next_with(|key, _| absent.add(key)) {
         let block = match block {
             Ok(block) => block,
@@ -119,7 +139,7 @@ fn measure(
         bytes += block.bytes;
         record.padding += padding_before(end, &block);
         end = end.max(block.offset + block.stored_bytes);
-        if let Some(blocks) = &mut blocks {
+        if let Some(blocks) = &mut record.blocks {
             let first = block.key_range.as_ref().map(|(first, _)| first);
             blocks.push(Block {
                 offset: block.offset,
@@ -182,7 +202,7 @@ fn unused_filters(
     layout: &Layout,
     hides_filter: Option<Section>,
     path: &Path,
-    args: &Args,
+    keys: Keys,
 ) -> Vec<OtherFilter> {
     let holds_user_keys = || {
         let opened = source(path).and_then(|source| OpenOptions::new().open_source(source));
@@ -192,14 +212,14 @@ fn unused_filters(
     let why = || match hides_filter {
         Some(Section::Properties) => "the properties are damaged",
         Some(_) => "it is damaged",
-        None if args.keys.keys == Keys::Plain && holds_user_keys() => {
+        None if keys == Keys::Plain && holds_user_keys() => {
             "it holds, or may hold, a database's user keys"
         }
         None if opened.order.is_none() => "the order of the keys is unknown",
         None => "its policy is unknown, or another is used",
     };
-    let (keys, prefixes) = (table.filter(), table.prefix_filter());
-    let used_policy = keys.map(|filter| filter.policy.as_str());
+    let (filter, prefixes) = (table.filter(), table.prefix_filter());
+    let used_policy = filter.map(|filter| filter.policy.as_str());
     let used_extractor = prefixes.and_then(|filter| filter.prefixes.as_deref());
     let unused = layout.named.iter().filter_map(|block| {
         let name = String::from_utf8_lossy(&block.name);
@@ -221,40 +241,45 @@ fn unused_filters(
 }
 
 /// Returns the parts of the file in order, without gaps.
-fn parts(table: &Table, layout: Option<&Layout>, record: &Record) -> Vec<Part> {
+fn sections(table: &Table, layout: Option<&Layout>, record: &TableRecord) -> Vec<FileSection> {
     let file_bytes = table.file_bytes();
     let Some(layout) = layout else {
         // What is known of the parts if the metaindex is damaged.
         let footer = file_bytes.saturating_sub(FOOTER_BYTES);
         let data = record
             .data_end
-            .map(|end| Part::new("data", 0, end, &in_data(end, record)));
+            .map(|end| FileSection::new("data", 0, end, &in_data(end, record)));
         let what = if data.is_some() { "" } else { "data, " };
         let what = format!("{what}metaindex (damaged), index and, if there is one, filter");
         let end = record.data_end.unwrap_or(0);
-        let other = Part::new("other", end, footer.saturating_sub(end), &what);
-        let footer = Part::new("footer", footer, FOOTER_BYTES, "");
+        let other = FileSection::new("other", end, footer.saturating_sub(end), &what);
+        let footer = FileSection::new("footer", footer, FOOTER_BYTES, "");
         return data.into_iter().chain([other, footer]).collect();
     };
-    let mut parts: Vec<Part> = layout.named.iter().map(named_part).collect();
+    let mut parts: Vec<FileSection> = layout.named.iter().map(named_part).collect();
     let blocks = table.data_blocks() as u64;
     for (name, block, entries) in [
         ("metaindex", &layout.metaindex, layout.named.len() as u64),
         ("index", &layout.index, blocks),
     ] {
         let what = count(entries, "entry");
-        parts.push(Part::new(name, block.offset, block.stored_bytes, &what));
+        parts.push(FileSection::new(
+            name,
+            block.offset,
+            block.stored_bytes,
+            &what,
+        ));
     }
     let footer = layout.footer_offset;
-    parts.push(Part::new("footer", footer, file_bytes - footer, ""));
+    parts.push(FileSection::new("footer", footer, file_bytes - footer, ""));
     parts.sort_by_key(|part| part.offset);
 
     // The data blocks come before all other parts.
     let mut end = parts.first().map_or(0, |first| first.offset);
-    let mut tiles = vec![Part::new("data", 0, end, &in_data(end, record))];
+    let mut tiles = vec![FileSection::new("data", 0, end, &in_data(end, record))];
     for part in parts {
         if let gap @ 1.. = part.offset.saturating_sub(end) {
-            tiles.push(Part::new("unused", end, gap, ""));
+            tiles.push(FileSection::new("unused", end, gap, ""));
         }
         end = part.offset + part.stored_bytes;
         tiles.push(part);
@@ -263,8 +288,8 @@ fn parts(table: &Table, layout: Option<&Layout>, record: &Record) -> Vec<Part> {
 }
 
 /// Returns what is in the data blocks' part of the file, of `bytes`.
-fn in_data(bytes: u64, record: &Record) -> String {
-    let mut what = count(record.data_blocks.unwrap_or(0) as u64, "block");
+fn in_data(bytes: u64, record: &TableRecord) -> String {
+    let mut what = count(record.data_blocks as u64, "block");
     if record.data_end.is_some()
         && !record.lacks_blocks
         && let Some(stored) = record.data_stored_bytes
@@ -281,7 +306,7 @@ fn in_data(bytes: u64, record: &Record) -> String {
 }
 
 /// Returns the part of a block that the metaindex names.
-fn named_part(block: &NamedBlock) -> Part {
+fn named_part(block: &NamedBlock) -> FileSection {
     let name = String::from_utf8_lossy(&block.name);
     let (section, what) = match &*name {
         "about.leveltable" => ("properties", String::new()),
@@ -294,5 +319,5 @@ fn named_part(block: &NamedBlock) -> Part {
             (section, shown(name))
         }
     };
-    Part::new(section, block.offset, block.stored_bytes, &what)
+    FileSection::new(section, block.offset, block.stored_bytes, &what)
 }

@@ -1,13 +1,13 @@
 //! What `info` prints of a table.
 
-use super::record::Record;
+use super::record::TableRecord;
 use crate::notation::quoted;
 use crate::output::{BOLD, and_entries, count};
 
 /// Returns the lines that `info` prints of a table.
-pub(super) fn lines_of(record: &Record) -> Vec<String> {
+pub(super) fn lines_of(record: &TableRecord) -> Vec<String> {
     let kind = match record.keys {
-        Some("database") => "a table of a LevelDB database",
+        "database" => "a table of a LevelDB database",
         _ => "a LevelDB table",
     };
     let order = match &record.comparator {
@@ -15,7 +15,7 @@ pub(super) fn lines_of(record: &Record) -> Vec<String> {
         Some(name) => format!(" ordered by {}", shown(name)),
         None => " in an order of its own".to_owned(),
     };
-    let file_bytes = record.file_bytes.unwrap_or(0);
+    let file_bytes = record.file_bytes;
     let (bytes, n) = (size(file_bytes), and_entries(record.entries));
     let is_partial = record.lacks_blocks && record.codecs.is_some();
     let readable = if is_partial { " that can be read" } else { "" };
@@ -24,7 +24,7 @@ pub(super) fn lines_of(record: &Record) -> Vec<String> {
         format!("{kind}{order}, {bytes}{n}{readable}\n"),
         format!("{BOLD}{title}{BOLD:#}"),
     ];
-    for part in record.sections.iter().flatten() {
+    for part in &record.sections {
         let (offset, bytes, section) = (part.offset, part.stored_bytes, &part.section);
         let share = percent(bytes, file_bytes);
         let line = format!(
@@ -58,7 +58,7 @@ pub(super) fn lines_of(record: &Record) -> Vec<String> {
     if let Some(blocks) = &record.blocks {
         let title = format!("{:>12} {:>9} {:>9}  codec ", "offset", "bytes", "unpacked");
         lines.push(format!("\n{BOLD}{title}  entries  first key{BOLD:#}"));
-        for block in blocks.iter().flatten() {
+        for block in blocks {
             let (offset, stored, bytes) = (block.offset, block.stored_bytes, block.bytes);
             let first = block.first_key.as_ref().map(|first| quoted(&first.key, 24));
             let (first, codec, n) = (first.unwrap_or_default(), block.codec, block.entries);
@@ -69,8 +69,8 @@ pub(super) fn lines_of(record: &Record) -> Vec<String> {
     lines
 }
 
-fn add_filters(record: &Record, lines: &mut Vec<String>) {
-    let unused = record.unused_filters.iter().flatten();
+fn add_filters(record: &TableRecord, lines: &mut Vec<String>) {
+    let unused = record.unused_filters.iter();
     if let Some(filter) = &record.filter {
         let span = match (filter.whole_table, filter.filters) {
             (Some(true), _) => ", one for the whole table".to_owned(),
@@ -92,7 +92,7 @@ fn add_filters(record: &Record, lines: &mut Vec<String>) {
         let what = "unknown: the metaindex, which leads to it, is damaged";
         lines.push(format!("filter  {what}"));
         return;
-    } else if unused.clone().next().is_none() {
+    } else if record.unused_filters.is_empty() {
         lines.push("filter  none".to_owned());
     }
     for filter in unused.chain(&record.prefix_filter) {
@@ -110,7 +110,7 @@ fn add_filters(record: &Record, lines: &mut Vec<String>) {
 
 /// Returns a name that the file holds: as it is if it is graphic ASCII, else quoted and escaped, since it goes to a
 /// terminal.
-pub(crate) fn shown(name: &str) -> String {
+pub(super) fn shown(name: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
     if !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain) {
         name.to_owned()
@@ -120,7 +120,7 @@ pub(crate) fn shown(name: &str) -> String {
 }
 
 /// Returns a size in bytes, and from 1 KiB on also in a larger unit.
-pub(crate) fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     match bytes {
         0..1024 => count(bytes, "byte"),
         _ => format!("{bytes} bytes ({})", indicatif::BinaryBytes(bytes)),

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Read};
 use csv::{ByteRecord, StringRecord};
 use serde_json::json;
 
-use super::{Entry, InputOptions, Parsed, check_no_gzip, parse_tag};
+use super::options::{Entry, InputOptions, Parsed, check_no_gzip, parse_tag};
 use crate::notation::{Field, Notation, write_json};
 
 /// Passes on CSV, and a line feed after it, which ends the last record unless a quoted field is still open. The `csv` crate would

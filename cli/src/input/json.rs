@@ -6,7 +6,7 @@ use leveltable::db::ValueType;
 use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{Entry, InputOptions, Parsed, parse_tag};
+use super::options::{Entry, InputOptions, Parsed, parse_tag};
 use crate::notation::Notation;
 use crate::row::Tag;
 

@@ -5,6 +5,7 @@
 //! [`AsyncTable`] does, and [`download`] copies it to a file.
 
 mod object;
+mod runtime;
 mod set;
 mod store;
 mod upload;
@@ -13,36 +14,21 @@ use std::fs::File;
 use std::io;
 use std::iter;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
-use std::process;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use leveltable::{Error, OpenOptions, ReadAt as _, Source};
-use tokio::runtime::{self, Runtime};
 use url::Url;
 
-use crate::output::{Progress, complain};
-use crate::place::is_url;
+use crate::output::Progress;
+use crate::path::is_url;
 use crate::row::{Row, RowSource, Walk};
 use object::{Object, TAIL_LEN};
-use store::{locate, locate_with};
+use runtime::wait;
+use store::locate;
 
 pub(crate) use set::{describe, open_set, prune, publish};
 pub(crate) use upload::{upload, write};
-
-/// The threads that requests run on.
-static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
-    let built = runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build();
-    built.unwrap_or_else(|e| {
-        complain("error", &format!("starting threads for requests: {e}"));
-        process::exit(2)
-    })
-});
 
 /// Fails if `path` is not a URL of a store.
 pub(crate) fn check(path: &Path) -> leveltable::Result<()> {
@@ -112,16 +98,6 @@ pub(crate) fn file_at(path: &Path) -> Option<PathBuf> {
 pub(crate) fn name_in_store(path: &Path) -> leveltable::Result<PathBuf> {
     let (store, object) = locate(path)?;
     Ok(format!("{store}/{object}").into())
-}
-
-/// Waits for `work`, which is often ready at once.
-fn wait<F: Future>(work: F) -> F::Output {
-    let mut work = pin!(work);
-    let _runtime = RUNTIME.enter();
-    match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(done) => done,
-        Poll::Pending => RUNTIME.block_on(work),
-    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use leveltable::ReadAt;
 use leveltable::remote::{AsyncReadAt, BoxFuture, Tail};
 use leveltable_object_store::{ObjectSource, Version};
 
-use super::{locate, wait};
+use super::runtime::wait;
+use super::store::locate;
 
 /// Bytes of the object's end that come with its size: of most tables, all that opening reads.
 pub(super) const TAIL_LEN: u64 = 256 << 10;

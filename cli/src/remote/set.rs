@@ -16,11 +16,14 @@ use object_store::path::Path as ObjectPath;
 use url::Url;
 
 use super::object::Object;
-use super::{RUNTIME, file_at, locate, not_copied, object, row, wait};
+use super::runtime::{RUNTIME, wait};
+use super::store::locate;
+use super::{file_at, not_copied, object, row};
 use crate::failure::{Failure, is_not_found};
-use crate::info::Key;
+use crate::key::Key;
 use crate::open::check_is_file;
-use crate::place::{check_url, is_url};
+use crate::path::is_url;
+use crate::place::check_url;
 use crate::row::{RowSource, Walk};
 use crate::set::{Set, Shard};
 

@@ -18,7 +18,7 @@ use object_store::{BackoffConfig, ObjectStore, ObjectStoreScheme, RetryConfig};
 use url::Url;
 
 use crate::failure::NO_CREDENTIALS;
-use crate::place::is_url;
+use crate::path::is_url;
 
 /// A store, and a path in it.
 type Located = (Arc<dyn ObjectStore>, ObjectPath);

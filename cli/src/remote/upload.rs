@@ -14,7 +14,8 @@ use object_store::path::Path as ObjectPath;
 use object_store::{ObjectStore, ObjectStoreExt as _};
 use tokio::sync::Notify;
 
-use super::{RUNTIME, locate_with, wait};
+use super::runtime::{RUNTIME, wait};
+use super::store::locate_with;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::complain;

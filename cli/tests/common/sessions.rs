@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Runs the `console` blocks of `files`. A line that begins with `$ ` is a shell command, and the lines after it are its exact
-/// output. The commands of a file run in one temporary directory, which contains `testdata`. Returns the number of commands.
+/// output, except that a long object of JSON has a line for each of its fields, so that a change of one can be reviewed. The commands of
+/// a file run in one temporary directory, which contains `testdata`. Returns the number of commands.
 ///
 /// `UPDATE_SESSIONS=1` updates the files with the current output: review the changes.
 pub(crate) fn replay(files: &[PathBuf], testdata: &Path) -> usize {
@@ -61,5 +62,19 @@ fn shell(command: &str, directory: &Path) -> String {
         .current_dir(directory)
         .output()
         .unwrap();
-    String::from_utf8(output.stdout).unwrap()
+    let output = String::from_utf8(output.stdout).unwrap();
+    output.split_inclusive('\n').map(spread).collect()
+}
+
+/// Returns a line, or the lines of an object of JSON that is longer than a line of a page: one for each field.
+fn spread(line: &str) -> String {
+    match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(line) {
+        Ok(fields) if line.len() > 300 => {
+            let fields = fields
+                .iter()
+                .map(|(name, value)| format!("  \"{name}\": {value}"));
+            format!("{{\n{}\n}}\n", fields.collect::<Vec<_>>().join(",\n"))
+        }
+        _ => line.to_owned(),
+    }
 }

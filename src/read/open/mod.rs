@@ -14,7 +14,6 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::filter::RibbonFilterPolicy;
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
@@ -79,13 +78,14 @@ impl OpenOptions {
         // A remote file comes with its tail.
         if !file.holds(&(file.footer_offset()..file.size)) {
             let tail = file.size.saturating_sub(TAIL_LEN)..file.size;
-            file.hold([tail]).await?;
+            file.hold(Section::Footer, [tail]).await?;
         }
         let Some(footer) = file.find_footer()? else {
-            file.hold(file.ends()).await?;
+            file.hold(Section::Footer, file.ends()).await?;
             return Err(file.not_a_table());
         };
-        file.hold(metadata(&file, &footer)).await?;
+        file.hold(Section::Metaindex, metadata(&file, &footer))
+            .await?;
         let index_at = file.range_of(footer.index);
         let mut opening = Opening {
             options: self,
@@ -95,15 +95,16 @@ impl OpenOptions {
         let metaindex = opening.read_metaindex();
         if metaindex.as_ref().is_err_and(is_of_file) {
             // Without its index a table is lost: where both are damaged, that is the error.
-            opening.file.hold(index_at.clone()).await?;
+            opening.file.hold(Section::Index, index_at.clone()).await?;
             opening.read_index()?;
         }
         let metaindex = metaindex?;
-        opening.file.hold(opening.needed(&metaindex)).await?;
+        let needed = opening.needed(&metaindex);
+        opening.file.hold(Section::Properties, needed).await?;
         let properties = opening.read_properties(&metaindex)?;
         let pieces = opening.read_pieces(&metaindex, properties.as_ref())?;
         if pieces.is_none() {
-            opening.file.hold(index_at).await?;
+            opening.file.hold(Section::Index, index_at).await?;
         }
         let (index, divided) = pieces.map_or((None, Vec::new()), |p| (Some(p.index), p.filters));
         let order = opening.choose_order(properties.as_ref())?;
@@ -164,7 +165,7 @@ impl OpenOptions {
         let mut evidence = evidence_of(index);
         let first = opened.block(0)?;
         let frame = first.handle.frame_in_file();
-        opened.store.file.hold([frame]).await?;
+        opened.store.file.hold(Section::Data, [frame]).await?;
         match opened.read_first_entries(first, &mut evidence) {
             // A damaged block is for lookups to find. It tells nothing of the filter.
             Err(_) if self.order.is_some() => return Ok(true),
@@ -191,18 +192,14 @@ impl OpenOptions {
         let order = order.map(|order| user_order(order).unwrap_or(order));
         let is_bytewise = matches!(order, Some(Order::Bytewise));
         let prefixes = metaindex.prefixes.filter(|_| is_bytewise);
-        for NamedFilter { of, handle, rank } in [metaindex.filter, prefixes].into_iter().flatten() {
+        for NamedFilter { of, handle, .. } in [metaindex.filter, prefixes].into_iter().flatten() {
             let handle = handle.map_err(of_metaindex)?;
             let checked = file.check_handle(handle, Section::Filter);
             checked.map_err(of_metaindex)?;
             let mut pieces = divided.extract_if(.., |pieces| pieces.handle == handle);
             let pieces = pieces.next().filter(|pieces| match &of {
                 // A caller's policy takes whole filters, whatever its name.
-                FilterOf::Keys(policy) => {
-                    let is_ours = rank >= self.policies.len();
-                    let is_ribbon = is_ours && policy.name() == RibbonFilterPolicy::NAME;
-                    is_ribbon && pieces.covers(footer.data_end())
-                }
+                FilterOf::Keys(policy) => policy.is_divided() && pieces.covers(footer.data_end()),
                 FilterOf::Prefixes(_) => true,
             });
             let slot = match of {
@@ -415,18 +412,23 @@ impl Opened {
         let (mut parts, file) = (self.parts.unread(parts), &mut self.store.file);
         parts.retain(|(range, _)| !only_held || file.holds(range));
         let ranges = parts.iter().map(|(range, _)| range.clone());
-        file.hold(ranges).await?;
+        let section = parts
+            .first()
+            .map_or(Section::Index, |(_, part)| Parts::section(*part));
+        file.hold(section, ranges).await?;
         // The index first: it tells what a filter covers.
         parts.sort_by_key(|(_, part)| *part);
         for (range, part) in parts {
-            self.admit_part(part, &self.store.file.read_range(&range)?)?;
+            let read = self.store.file.read_range(&range);
+            let read = read.map_err(|e| e.of_section(Parts::section(part)));
+            self.admit_part(part, &read?)?;
         }
         Ok(())
     }
 
     /// Takes the first entries of the first data block as evidence. No more, so that opening stays fast when the block is large.
     fn read_first_entries(&self, first: BlockRef, evidence: &mut Evidence) -> Result<()> {
-        let frame = self.store.file.read_frame(first.handle)?;
+        let frame = self.store.file.read_frame(first.handle, Section::Data)?;
         let mut read = || {
             frame::verify(&frame)?;
             let mut cursor = BlockCursor::new(Block::parse(frame::open(&frame)?)?);
@@ -454,9 +456,9 @@ impl Opened {
             let blocks: Vec<BlockRef> = next.map(|i| self.block(i)).collect::<Result<_>>()?;
             let (batch, _) = blocks.split_at(batch_len(&blocks));
             let ranges = batch.iter().map(|found| found.handle.frame_in_file());
-            let read = self.store.file.hold(ranges).await;
+            let read = self.store.file.hold(Section::Data, ranges).await;
             let check = |&found: &BlockRef| {
-                let frame = self.store.file.read_frame(found.handle)?;
+                let frame = self.store.file.read_frame(found.handle, Section::Data)?;
                 let checked = check_frame(&self.parts, found, &frame).map(drop);
                 checked.map_err(|defect| self.store.locate(found, defect))
             };

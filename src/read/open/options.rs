@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use crate::comparator::{Comparator, Order};
-use crate::filter::{
-    BloomFilterPolicy, FilterPolicy, OldBloomFilterPolicy, PrefixExtractor, RibbonFilterPolicy,
-    built_in_extractor,
-};
+use crate::filter::policies::{BuiltIn, POLICIES};
+use crate::filter::{FilterPolicy, PrefixExtractor, built_in_extractor};
 use crate::read::store::ReadOptions;
 use crate::read::store::cache::BlockCache;
 
@@ -128,11 +126,7 @@ impl OpenOptions {
 
     /// The filter policies that are known, the best first.
     pub(crate) fn known_policies(&self) -> Vec<Arc<dyn FilterPolicy>> {
-        let built_in: [Arc<dyn FilterPolicy>; 3] = [
-            Arc::new(RibbonFilterPolicy::DEFAULT),
-            Arc::new(BloomFilterPolicy::new(10)),
-            Arc::new(OldBloomFilterPolicy),
-        ];
+        let built_in = POLICIES.iter().map(BuiltIn::reader);
         self.policies.iter().cloned().chain(built_in).collect()
     }
 

@@ -11,9 +11,9 @@ use futures_util::{FutureExt, StreamExt, TryStreamExt};
 
 use super::flights::{Awaited, Flight};
 use super::table::AsyncTable;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, Section};
 use crate::read::parts::index::BlockRef;
-use crate::read::parts::{Missing, Part};
+use crate::read::parts::{Missing, Part, Parts};
 use crate::read::source::async_read_at::MAX_REQUEST_GAP;
 use crate::read::source::file::{Stretch, saturating_len};
 use crate::read::table::opened::{MAX_READS, Opened, still_missing};
@@ -39,7 +39,8 @@ impl AsyncTable {
             .pop()
             .ok_or_else(none)?;
         let admit = |frame: &_, found| store.admit(parts, found, frame, read);
-        self.arrive(wanted, admit).await?.pop().ok_or_else(none)
+        let arrived = self.arrive(wanted, |_| Section::Data, admit).await;
+        arrived?.pop().ok_or_else(none)
     }
 
     /// The data blocks `wanted`, which ascend, with their positions, in the order in which they arrive: those that are in the cache
@@ -56,9 +57,9 @@ impl AsyncTable {
                 None => missing.push((found.handle.frame_in_file(), (at, found))),
             }
         }
-        let fetched = self.fetch(missing, MAX_REQUEST_GAP, move |frame, (at, found)| {
-            Ok((at, store.admit(parts, found, frame, read)?))
-        });
+        let admit =
+            move |frame: &Bytes, (at, found)| Ok((at, store.admit(parts, found, frame, read)?));
+        let fetched = self.fetch(missing, MAX_REQUEST_GAP, |_| Section::Data, admit);
         stream::iter(cached).chain(fetched).boxed()
     }
 
@@ -78,7 +79,7 @@ impl AsyncTable {
         let opened = &*self.table.opened;
         let unread = opened.parts.unread(parts);
         let admit = |bytes: &Bytes, part| opened.admit_part(part, bytes);
-        let arriving = self.fetch(unread, MAX_PIECE_GAP, admit);
+        let arriving = self.fetch(unread, MAX_PIECE_GAP, Parts::section, admit);
         arriving.try_collect().await
     }
 
@@ -88,9 +89,10 @@ impl AsyncTable {
         &'a self,
         items: Vec<(Range<u64>, W)>,
         max_gap: u64,
+        section: fn(W) -> Section,
         admit: impl Fn(&Bytes, W) -> Result<T> + Copy + Send + Sync + 'a,
     ) -> BoxStream<'a, Result<T>> {
-        let arrive = move |wanted| self.arrive(wanted, admit);
+        let arrive = move |wanted| self.arrive(wanted, section, admit);
         let arriving = stream::iter(self.join(items, max_gap)).map(arrive);
         let arrived = arriving.buffer_unordered(MAX_IN_FLIGHT);
         let each = |made: Vec<T>| stream::iter(made.into_iter().map(Ok));
@@ -110,20 +112,26 @@ impl AsyncTable {
     async fn arrive<W: Copy, T>(
         &self,
         (flight, items): Awaited<W>,
+        section: impl Fn(W) -> Section,
         admit: impl Fn(&Bytes, W) -> Result<T>,
     ) -> Result<Vec<T>> {
         let is_part = matches!(&*items, [(item, _)] if *item != flight.bytes);
-        let stretch = match flight.response.await {
-            Err(error) if !is_part => return Err(error),
-            stretch => stretch.unwrap_or_default(),
+        let failed = |error: Error, of| Err(error.of_section(section(of)));
+        let stretch = match (flight.response.await, items.first()) {
+            (Err(error), Some(&(_, of))) if !is_part => return failed(error, of),
+            (stretch, _) => stretch.unwrap_or_default(),
         };
         let mut admitted = Vec::with_capacity(items.len());
         for (item, of) in items {
             let own = stretch.get(&item).map(|it| Bytes::copy_from_slice(&it));
-            admitted.push(match own.map(|own| admit(&own, of)) {
-                Some(Ok(made)) => made,
-                Some(Err(_)) | None => admit(&self.request(item).response.await?.bytes, of)?,
-            });
+            if let Some(Ok(made)) = own.map(|own| admit(&own, of)) {
+                admitted.push(made);
+                continue;
+            }
+            match self.request(item).response.await {
+                Ok(alone) => admitted.push(admit(&alone.bytes, of)?),
+                Err(error) => return failed(error, of),
+            }
         }
         Ok(admitted)
     }

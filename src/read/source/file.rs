@@ -82,14 +82,18 @@ impl TableFile {
     /// Reads those of `parts` that are not held yet, all at once, and holds them.
     ///
     /// Awaits requests, and nothing else: of other sources, the parts are held when the future is first polled. What of these cannot
-    /// be read with other parts is read alone when it is needed.
-    pub(crate) async fn hold(&mut self, parts: impl IntoIterator<Item = Range<u64>>) -> Result<()> {
+    /// be read with other parts is read alone when it is needed. `section` is what an error says that they are for.
+    pub(crate) async fn hold(
+        &mut self,
+        section: Section,
+        parts: impl IntoIterator<Item = Range<u64>>,
+    ) -> Result<()> {
         let parts = parts.into_iter();
         let mut missing: Vec<Range<u64>> = parts.filter(|part| !self.holds(part)).collect();
         missing.sort_unstable_by_key(|part| (part.start, part.end));
         let stretches = match &self.source.bytes {
             #[cfg(feature = "async")]
-            SourceBytes::Remote(source) => self.request(&**source, &missing).await?,
+            SourceBytes::Remote(source) => self.request(&**source, &missing).await,
             _ => {
                 let parts = coalesced(&missing, MAX_GAP, MAX_READ_LEN);
                 let mut stretches = Vec::new();
@@ -99,10 +103,11 @@ impl TableFile {
                     }
                 };
                 self.read_many(&parts, &mut keep);
-                stretches
+                Ok(stretches)
             }
         };
-        self.held.extend(stretches);
+        let stretches = stretches.map_err(|e: Error| e.of_section(section));
+        self.held.extend(stretches?);
         Ok(())
     }
 
@@ -240,7 +245,8 @@ impl TableFile {
         if self.size < FOOTER_LEN as u64 {
             return Ok(None);
         }
-        let bytes = self.read(self.footer_offset(), FOOTER_LEN)?;
+        let bytes = self.read(self.footer_offset(), FOOTER_LEN);
+        let bytes = bytes.map_err(|e| e.of_section(Section::Footer))?;
         if !bytes.ends_with(&MAGIC.to_le_bytes()) {
             return Ok(None);
         }
@@ -270,7 +276,7 @@ impl TableFile {
     ) -> Result<Bytes> {
         let checked = self.check_handle(handle, section);
         checked.map_err(|defect| self.locate(defect, named_by.0, named_by.1))?;
-        let frame = self.read_frame(handle)?;
+        let frame = self.read_frame(handle, section)?;
         let verified = frame::verify(&frame);
         verified.map_err(|defect| self.locate(defect, section, handle.offset))?;
         Ok(frame)
@@ -291,9 +297,10 @@ impl TableFile {
     }
 
     /// The frame of a block that lies inside the file.
-    pub(crate) fn read_frame(&self, handle: BlockHandle) -> Result<Bytes> {
+    pub(crate) fn read_frame(&self, handle: BlockHandle, section: Section) -> Result<Bytes> {
         let len = usize::try_from(handle.size).unwrap_or(usize::MAX);
-        self.read(handle.offset, len.saturating_add(TRAILER_LEN))
+        let read = self.read(handle.offset, len.saturating_add(TRAILER_LEN));
+        read.map_err(|e| e.of_section(section))
     }
 
     /// The bytes at `range`, which lies inside the file.

@@ -33,6 +33,11 @@ macro_rules! counters {
             fn of([$($field),+]: [u64; Counter::COUNT]) -> Stats {
                 Stats { $($field),+ }
             }
+
+            /// Every counter by its name.
+            pub(crate) fn counts(&self) -> [(&'static str, u64); Counter::COUNT] {
+                [$((stringify!($field), self.$field)),+]
+            }
         }
 
         /// Adds up the work of several tables.

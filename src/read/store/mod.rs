@@ -180,7 +180,8 @@ impl BlockStore {
         if let Some(block) = self.cached(parts, found) {
             return Ok(block);
         }
-        self.admit(parts, found, &self.file.read_frame(found.handle)?, read)
+        let frame = self.file.read_frame(found.handle, Section::Data)?;
+        self.admit(parts, found, &frame, read)
     }
 
     /// Asks the system to read a data block of a mapped file as a whole, and not page by page as it is used. A block that was
@@ -306,6 +307,7 @@ impl BlockStore {
         let ranges: Vec<Range<u64>> = ranges.collect();
         self.file.read_each(&ranges, &mut |i, frame| {
             if let Some(&(at, found)) = missing.get(i) {
+                let frame = frame.map_err(|e| e.of_section(Section::Data));
                 let block = frame.and_then(|frame| self.admit(parts, found, &frame, read));
                 take(at, block);
             }

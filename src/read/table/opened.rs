@@ -51,6 +51,7 @@ impl Opened {
         let mut result = Ok(());
         self.store.file.read_each(&ranges, &mut |i, bytes| {
             if let (Ok(()), Some(&part)) = (&result, parts.get(i)) {
+                let bytes = bytes.map_err(|e| e.of_section(Parts::section(part)));
                 result = bytes.and_then(|bytes| self.admit_part(part, &bytes));
             }
         });

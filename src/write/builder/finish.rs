@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{TableBuilder, too_large};
 use crate::comparator::common_prefix;
 use crate::error::Result;
-use crate::filter::{FilterEntry, RibbonFilterPolicy};
+use crate::filter::{FilterEntry, FilterPolicy, RibbonFilterPolicy};
 use crate::format::block::BlockBuilder;
 use crate::format::filter_block::FILTER_PREFIX;
 use crate::format::footer::{BlockHandle, Footer};
@@ -80,7 +80,7 @@ impl<D: Destination> TableBuilder<D> {
     fn write_filters(&mut self, data_end: u64) -> Result<Named> {
         let mut named = Named::new();
         if let Some(prefixes) = self.prefixes.take() {
-            let (policy, extractor) = (RibbonFilterPolicy::NAME, prefixes.extractor);
+            let (policy, extractor) = (&RibbonFilterPolicy::DEFAULT, prefixes.extractor);
             // No data block is before it: lg(base) is 0.
             let contents = prefixes.block.finish(0);
             let filter = self.write_filter(contents, policy, Some(extractor.name()), &mut named)?;
@@ -88,7 +88,7 @@ impl<D: Destination> TableBuilder<D> {
         }
         if let (Some(filter), Some(policy)) = (self.filter.take(), self.options.filter.clone()) {
             let contents = filter.finish(data_end);
-            let filter = self.write_filter(contents, policy.name(), None, &mut named)?;
+            let filter = self.write_filter(contents, &*policy, None, &mut named)?;
             self.summary.properties.filter_bytes = Some(filter.bytes);
             self.summary.properties.filter_policy = Some(filter.policy.clone());
             self.summary.filter = Some(filter);
@@ -96,20 +96,20 @@ impl<D: Destination> TableBuilder<D> {
         Ok(named)
     }
 
-    /// Writes a filter block, which is never compressed, and divides a ribbon into pieces.
+    /// Writes a filter block, which is never compressed, and divides it into pieces if its policy allows that.
     fn write_filter(
         &mut self,
         contents: Option<Vec<u8>>,
-        policy: &str,
+        policy: &dyn FilterPolicy,
         prefixes: Option<&str>,
         named: &mut Named,
     ) -> Result<FilterEntry> {
+        let divided = self.pieces.as_mut().filter(|_| policy.is_divided());
+        let policy = policy.name();
         let contents =
             contents.ok_or_else(|| too_large(&format!("the filters of {policy:?} do")))?;
         let handle = self.file.seal(&contents, true, None)?;
-        if let Some(pieces) = &mut self.pieces
-            && policy == RibbonFilterPolicy::NAME
-        {
+        if let Some(pieces) = divided {
             pieces.add_filter(&contents, handle.offset);
         }
         let name = match prefixes {

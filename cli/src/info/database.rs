@@ -1,14 +1,30 @@
 //! What `info` shows of a database.
 
-use leveltable_database::{Database, FileKind, GapKind};
-use serde_json::json;
+use leveltable_database::{Database, FileKind};
+use serde::Serialize;
+use serde_json::{Value, json};
 
-use super::state_name;
-use crate::info::{Record, shown, size};
+use super::record::Described;
+use super::text::{shown, size};
+use crate::database::{gap_name, state_name};
 use crate::output::{BOLD, count};
 
-/// Fills in the record of a database. Returns also its lines.
-pub(crate) fn describe(db: &Database, empty: Record) -> leveltable::Result<(Record, Vec<String>)> {
+#[derive(Serialize)]
+struct DatabaseRecord {
+    file_bytes: u64,
+    keys: &'static str,
+    order_known: bool,
+    comparator: String,
+    last_sequence: u64,
+    tables: usize,
+    logs: Vec<Value>,
+    /// What is no record in logs and MANIFESTs.
+    left_out: Vec<Value>,
+    files: Vec<Value>,
+}
+
+/// Describes a database.
+pub(super) fn describe(db: &Database) -> leveltable::Result<Described> {
     let (all, recovery) = (db.files()?, db.recovery());
     let bytes = all.iter().filter_map(|file| file.bytes).sum();
     let unknown = (!db.has_known_order()).then_some(", which is not known");
@@ -48,26 +64,21 @@ pub(crate) fn describe(db: &Database, empty: Record) -> leveltable::Result<(Reco
             shown(name)
         ));
     }
-    let record = Record {
-        file_bytes: Some(bytes),
-        keys: Some("database"),
-        order_known: Some(db.has_known_order()),
-        comparator: Some(db.comparator()),
-        last_sequence: Some(sequence),
-        tables: Some(tables),
-        files: files.into(),
-        logs: logs.into(),
-        left_out: gaps.into(),
-        ..empty
+    let record = DatabaseRecord {
+        file_bytes: bytes,
+        keys: "database",
+        order_known: db.has_known_order(),
+        comparator: db.comparator(),
+        last_sequence: sequence,
+        tables,
+        logs,
+        left_out: gaps,
+        files,
     };
-    Ok((record, lines))
-}
-
-/// Returns what bytes of a log or MANIFEST that are no record are.
-pub(crate) fn gap_name(kind: GapKind) -> &'static str {
-    match kind {
-        GapKind::Torn => "a record that its writer did not finish",
-        GapKind::Zeros => "zeros",
-        GapKind::Damaged => "damage",
-    }
+    Ok(Described {
+        kind: Some("database"),
+        record: json!(record),
+        lines,
+        ..Described::default()
+    })
 }

@@ -1,0 +1,110 @@
+//! The state of a verification, and the one way in which it reads a block.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use leveltable::format::{BlockHandle, Defect, Pieces, Properties, open_frame, verify_frame};
+use leveltable::sister_crates::Order;
+use leveltable::{Error, ErrorKind, Result, Section};
+
+use super::filter::Filter;
+use super::options::VerifyOptions;
+use super::report::{Place, VerifyReport};
+use crate::file::File;
+
+/// Where a block begins and ends in the file, its trailer included.
+pub(super) type Extent = (u64, u64, Section);
+
+/// A run over one file.
+pub(super) struct Run<'a> {
+    pub(super) file: &'a File,
+    pub(super) options: VerifyOptions<'a>,
+    /// The order of the keys as they are stored, if it is known.
+    pub(super) order: Option<Order>,
+    /// Whether the first keys fit both kinds; and if so, whether nothing else says of which kind they are.
+    pub(super) fits_both_kinds: bool,
+    pub(super) is_kind_guessed: bool,
+    pub(super) report: VerifyReport,
+    /// Sound filters, of those that the metaindex names.
+    pub(super) filters: Vec<Filter>,
+    /// What divides the index and filters, and where that is.
+    pub(super) pieces: Option<(Pieces, Place)>,
+    /// What the table says of itself, and where.
+    pub(super) properties: Option<(Properties, Place)>,
+    /// What the properties are compared with.
+    pub(super) counted: Properties,
+    /// Where data must end: before metaindex and index.
+    pub(super) data_end: u64,
+    /// Where all blocks lie that handles lead to.
+    pub(super) extents: Vec<Extent>,
+    /// Bytes that handles may still ask for. A hostile file could name a large block again and again.
+    pub(super) budget: u64,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(file: &'a File, mut options: VerifyOptions<'a>) -> Run<'a> {
+        options.progress.total = file.size;
+        Run {
+            report: VerifyReport::default(),
+            file,
+            options,
+            order: None,
+            fits_both_kinds: false,
+            is_kind_guessed: false,
+            filters: Vec::new(),
+            pieces: None,
+            properties: None,
+            counted: Properties::default(),
+            data_end: 0,
+            extents: Vec::new(),
+            budget: file.size.saturating_mul(2),
+        }
+    }
+
+    /// What the table says of itself.
+    pub(super) fn stated(&self) -> Option<&Properties> {
+        self.properties.as_ref().map(|(stated, _)| stated)
+    }
+
+    /// Returns what `decode` makes of the block at `handle`, which the sound block at `named_by` holds. Reports why it cannot be
+    /// read, or what is wrong with it.
+    pub(super) fn load<T>(
+        &mut self,
+        handle: BlockHandle,
+        section: Section,
+        named_by: Place,
+        decode: impl FnOnce(Bytes) -> Result<T, Defect>,
+    ) -> Option<T> {
+        let range = self.file.range_of(handle, section, named_by);
+        let range = range.map_err(|error| self.report.find_error(named_by, &error));
+        let range = range.ok()?;
+        let place = (section, handle.offset);
+        let frame = self.read(range.clone());
+        let frame = frame.map_err(|error| self.report.find_error(place, &error));
+        let frame = frame.ok()?;
+        self.account(section, range);
+        let payload = verify_frame(&frame).and_then(|()| open_frame(&frame));
+        self.accept(place, payload.and_then(decode))
+    }
+
+    /// Reports the defect, if there is one.
+    pub(super) fn accept<T>(&mut self, place: Place, checked: Result<T, Defect>) -> Option<T> {
+        let locate = |defect: Defect| defect.locate(place.0, place.1);
+        let report = |defect| self.report.find_error(place, &locate(defect));
+        checked.map_err(report).ok()
+    }
+
+    /// Notes that a block of `section`, with its trailer, lies at `range`.
+    pub(super) fn account(&mut self, section: Section, range: Range<u64>) {
+        self.report.checked_bytes += range.end - range.start;
+        self.extents.push((range.start, range.end, section));
+    }
+
+    /// Reads the frame at `range`, unless handles asked for too much before.
+    pub(super) fn read(&mut self, range: Range<u64>) -> Result<Bytes> {
+        let why = "this block was not read: handles lead to more than twice the file";
+        let left = self.budget.checked_sub(range.end - range.start);
+        self.budget = left.ok_or_else(|| Error::new(ErrorKind::Unsupported, why))?;
+        self.file.read(range)
+    }
+}
