@@ -8,15 +8,13 @@ use crate::db::entry::DbEntry;
 #[cfg(doc)]
 use crate::db::snapshot::Snapshot;
 use crate::db::table::{DbTable, stored_bounds};
-#[cfg(doc)]
-use crate::error::ErrorKind;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::internal_key::user_order;
 use crate::read::parts::bounds::{KeyRange, Way, prefix_bounds_from};
 #[cfg(doc)]
 use crate::read::table::Table;
 use crate::read::walk::cursor::Cursor;
-use crate::read::walk::ends::{Ends, not_whole};
+use crate::read::walk::ends::Ends;
 use crate::read::walk::merge::MergeCursor;
 use crate::read::walk::range::no_prefix_in;
 
@@ -72,19 +70,19 @@ fn way(back: bool) -> Way {
 }
 
 impl DbTable {
-    /// Returns a cursor over all entries, before the first.
+    /// Returns a [cursor](DbCursor) over all entries, before the first. Reads nothing yet.
     pub fn cursor(&self) -> DbCursor {
         self.iter().0.front
     }
 
     /// All entries: user keys in order, the versions of each newest first, deletions included; from either end.
-    /// [`at`](DbTable::at) a sequence number, what a snapshot sees.
+    /// [`at`](DbTable::at) a sequence number, what a snapshot sees. Reads nothing until the first entry is taken.
     pub fn iter(&self) -> DbRange {
         self.range(..)
     }
 
     /// All entries of the user keys within `bounds`, from either end. A filter of the prefixes of user keys is asked as by
-    /// [`Table::range`].
+    /// [`Table::range`], and read for that; otherwise nothing is read until the first entry is taken.
     pub fn range(&self, bounds: impl KeyRange) -> DbRange {
         let bounds = bounds.key_bounds();
         let mut cursor = Cursor::of_table(&self.table, stored_bounds(&bounds));
@@ -155,7 +153,10 @@ impl DbTable {
         for range in inputs {
             let cursor = range.into().0.into_whole()?;
             if cursor.snapshot.is_some() {
-                return Err(not_whole());
+                return Err(Error::new(
+                    ErrorKind::InvalidState,
+                    "a range shows a snapshot, and a merge takes all versions: merge ranges of the tables, and call `at` on the merge",
+                ));
             }
             all.extend(cursor.stored.inputs);
         }

@@ -13,7 +13,7 @@ use crate::read::walk::ends::Ends;
 use crate::read::walk::merge::MergeCursor;
 
 impl Table {
-    /// All entries in order, from either end.
+    /// All entries in order, from either end. Reads nothing until the first is taken.
     pub fn iter(&self) -> TableRange {
         self.range(..)
     }
