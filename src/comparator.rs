@@ -19,6 +19,32 @@ use std::sync::Arc;
 ///
 /// The crate `leveltable-database` has one for the IndexedDB databases of Chrome and Electron.
 ///
+/// ```
+/// use leveltable::{Comparator, OpenOptions, WriteOptions};
+/// use std::cmp::Ordering;
+///
+/// #[derive(Debug)]
+/// struct Descending;
+///
+/// impl Comparator for Descending {
+///     fn name(&self) -> &str {
+///         "example.Descending"
+///     }
+///
+///     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+///         b.cmp(a)
+///     }
+/// }
+///
+/// let mut builder = WriteOptions::new().comparator(Descending).build(Vec::new());
+/// builder.add("banana", "yellow")?;
+/// builder.add("apple", "red")?;
+/// let (file, _) = builder.finish_into_writer()?;
+/// let table = OpenOptions::new().comparator(Descending).open_source(file)?;
+/// assert!(table.contains_key("apple")?);
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+///
 /// # Comparators and filters
 ///
 /// A filter knows bytes, not order. If `compare` treats two *different* byte strings as equal, because it ignores case for
@@ -40,7 +66,7 @@ pub trait Comparator: Any + Debug + Send + Sync {
     /// whole key.
     ///
     /// For keys that end in something that a lookup does not know, such as the sequence number in the keys of a
-    /// LevelDB database.
+    /// LevelDB database: see [`InternalKeyComparator`](crate::db::InternalKeyComparator).
     fn filter_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         key
     }
@@ -49,18 +75,20 @@ pub trait Comparator: Any + Debug + Send + Sync {
     /// always right.
     ///
     /// The index holds such separators instead of whole keys. In bytewise order, between `the quick brown fox` and `the who`,
-    /// `the r` is one. The result is checked before it is written.
+    /// `the r` is one, and [`BytewiseComparator`] finds it. The result is checked before it is written.
     fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
         let _ = (start, limit);
     }
 
-    /// Shortens `key` in place to some key `s >= key`, or leaves it, which is the default.
+    /// Shortens `key` in place to some key `s >= key`, or leaves it, which is the default. [`BytewiseComparator`] makes `u` of
+    /// `the who`.
     fn find_short_successor(&self, key: &mut Vec<u8>) {
         let _ = key;
     }
 }
 
-/// Lexicographic order of unsigned bytes, named `leveldb.BytewiseComparator`: the default.
+/// Lexicographic order of unsigned bytes, named `leveldb.BytewiseComparator`: the default; see
+/// [`OpenOptions::comparator`](crate::OpenOptions::comparator).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BytewiseComparator;
 
@@ -98,8 +126,7 @@ impl Comparator for BytewiseComparator {
     }
 }
 
-/// Compares two keys bytewise, and returns the length of their common prefix, too. Avoids the call of a library function that
-/// a comparison of slices makes.
+/// Compares two keys bytewise, and also returns the length of their common prefix. Comparing slices would call a library function.
 #[inline]
 pub(crate) fn compare_bytes(a: &[u8], b: &[u8]) -> (Ordering, usize) {
     // Most keys of a block differ from the one that is looked for in the first byte that they are not known to share.

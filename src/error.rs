@@ -14,6 +14,16 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// section and the offset of damage. An error is one word wide, which keeps results small where nothing fails.
 ///
 /// A clone shares the system's error, for all who wait for one operation.
+///
+/// ```
+/// use leveltable::{ErrorKind, Table};
+///
+/// let error = Table::open("no/such/table.ldb").unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Io);
+/// assert_eq!(error.path(), Some("no/such/table.ldb".as_ref()));
+/// assert_eq!(error.io_error().unwrap().kind(), std::io::ErrorKind::NotFound);
+/// assert!(error.corruption().is_none());
+/// ```
 #[derive(Clone)]
 pub struct Error(Box<Repr>);
 
@@ -31,7 +41,7 @@ struct Repr {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Reading or writing failed; the system's error is the [`source`](std::error::Error::source).
+    /// Reading or writing failed; [`Error::io_error`] is the system's error.
     Io,
     /// The table's source was replaced or removed since the table was opened: what was read before is of the old one. Reopen
     /// the table. A source says so with [`io::ErrorKind::StaleNetworkFileHandle`].
@@ -60,7 +70,7 @@ pub enum ErrorKind {
     InvalidState,
 }
 
-/// Where a table is damaged, what was expected there, and what was found.
+/// Where a table is damaged, what was expected there, and what was found; see [`Error::corruption`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Corruption {
@@ -76,7 +86,7 @@ pub struct Corruption {
 }
 
 impl Corruption {
-    /// Damage in `section` at `offset` of the file.
+    /// Damage in `section` at `offset` of the file; see [`Error::corrupt`].
     pub fn new(
         section: Section,
         offset: u64,
@@ -100,7 +110,7 @@ impl fmt::Display for Corruption {
     }
 }
 
-/// The parts of a table file, in the file's order.
+/// The parts of a table file, in the file's order; see [`Corruption::section`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Section {
@@ -191,6 +201,15 @@ impl Error {
     }
 
     /// An error of damage, also for crates that read the files around tables.
+    ///
+    /// ```
+    /// use leveltable::{Corruption, Error, Section};
+    ///
+    /// let damage = Corruption::new(Section::Log, 7, "a record", "zeros");
+    /// let error = Error::corrupt(damage).with_hint("restore it").at_path("000003.log".as_ref());
+    /// let message = "000003.log: corrupt log at offset 7: expected a record, found zeros; restore it";
+    /// assert_eq!(error.to_string(), message);
+    /// ```
     #[cold]
     pub fn corrupt(corruption: Corruption) -> Error {
         let mut error = Error::new(ErrorKind::Corruption, format!("corrupt {corruption}"));
@@ -198,7 +217,7 @@ impl Error {
         error
     }
 
-    /// Returns the error with `hint` after its message, such as what to do.
+    /// Returns the error with `hint` after its message, such as what to do; see [`corrupt`](Error::corrupt).
     #[cold]
     #[must_use]
     pub fn with_hint(mut self, hint: &str) -> Error {
@@ -206,7 +225,7 @@ impl Error {
         self
     }
 
-    /// Returns the error with the path of its file, with which its message begins.
+    /// Returns the error with the path of its file, with which its message begins; see [`corrupt`](Error::corrupt).
     #[cold]
     #[must_use]
     pub fn at_path(mut self, path: &Path) -> Error {
@@ -233,6 +252,11 @@ impl Error {
         self.0.path.as_deref()
     }
 
+    /// The error of the system, or of a source or a writer, if one caused this error.
+    pub fn io_error(&self) -> Option<&io::Error> {
+        self.0.source.as_deref()
+    }
+
     /// Where the table is damaged. `None` if the error is not about damage, or is about damage that has no place in a
     /// file, such as records of a set's manifest that contradict each other.
     pub fn corruption(&self) -> Option<&Corruption> {
@@ -240,15 +264,27 @@ impl Error {
     }
 }
 
+/// The error of a process that has as many files open as it may, on every Unix.
+const EMFILE: i32 = 24;
+
+/// The whole message: the path, what was tried or found, and the system's error.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let repr = &*self.0;
-        if let Some(path) = &repr.path {
-            write!(f, "{}: ", path.display())?;
+        match &repr.path {
+            Some(path) if path.as_os_str().is_empty() => f.write_str("\"\": ")?,
+            Some(path) => write!(f, "{}: ", path.display())?,
+            None => {}
         }
         f.write_str(&repr.message)?;
-        let mut source = repr.source.iter();
-        source.try_for_each(|source| write!(f, ": {source}"))
+        let Some(source) = &repr.source else {
+            return Ok(());
+        };
+        write!(f, ": {source}")?;
+        if cfg!(unix) && source.raw_os_error() == Some(EMFILE) {
+            f.write_str("; each open table holds a file: TableCache limits how many are open")?;
+        }
+        Ok(())
     }
 }
 
@@ -259,8 +295,10 @@ impl fmt::Debug for Error {
 }
 
 impl std::error::Error for Error {
+    /// The cause of the [system's error](Error::io_error), whose own message [`Display`](fmt::Display) shows: reports that print an
+    /// error and its sources say nothing twice.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source.as_deref().map(|e| e as _)
+        self.io_error()?.source()
     }
 }
 
@@ -318,6 +356,6 @@ mod tests {
             error.to_string(),
             "reading 8 bytes at offset 3: disk on fire"
         );
-        assert!(std::error::Error::source(&error).is_some());
+        assert!(error.io_error().is_some());
     }
 }

@@ -342,15 +342,15 @@ const REFUSALS: &[(&str, &[&str])] = &[
     ("h-minus-1-byte.ldb", &["cut short", "last 8 bytes"]),
     ("h-half.ldb", &["cut short", "last 8 bytes"]),
     ("h-minus-footer.ldb", &["cut short", "last 8 bytes"]),
-    ("h-plus-1-byte.ldb", &["last 8 bytes", "not all of one"]),
-    ("h-plus-1000-zeros.ldb", &["last 8 bytes", "not all of one"]),
+    ("h-plus-1-byte.ldb", &["the rest was appended", "copy"]),
+    ("h-plus-1000-zeros.ldb", &["the rest was appended", "copy"]),
     ("h-first-100-bytes-missing.ldb", &["index block", "copy"]),
     ("h-with-20-bytes-in-front.ldb", &["index block", "copy"]),
     ("h-magic-byte-swapped.ldb", &["last 8 bytes", "instead of"]),
     ("h-bit-flip-in-data.ldb", &["data block", "checksum"]),
     ("h-bit-flip-in-index.ldb", &["index block", "checksum"]),
     ("h-footer-handles-changed.ldb", &["index block", "checksum"]),
-    ("h-crlf-mangled.ldb", &["index block", "checksum"]),
+    ("h-crlf-mangled.ldb", &["index block", "line ends"]),
     ("h-zeroed-2k.ldb", &["data block", "checksum"]),
 ];
 

@@ -63,8 +63,7 @@ impl From<Error> for Failure {
 }
 
 fn cause_of(error: &Error) -> Option<io::ErrorKind> {
-    let cause = error.source()?.downcast_ref::<io::Error>();
-    cause.map(io::Error::kind)
+    error.io_error().map(io::Error::kind)
 }
 
 /// Returns whether an error says that there is no such file or object.
@@ -97,10 +96,18 @@ fn with_remedies(error: &Error) -> String {
             "skip_damaged reads the database",
             "`scan --skip-damaged` reads the database",
         )
+        .replace(
+            "build the new one with the comparator that it was written with",
+            "only a program that has its comparator can copy it, by `salvage` of leveltable-repair",
+        )
         .replace("need DatabaseOptions::comparator", "need one that is known")
         .replace(
             "name the comparator that this database was",
             "name by --comparator the one that it was",
+        )
+        .replace(
+            "`verify` of leveltable-repair lists all damage, and `salvage` copies",
+            "`leveltable verify` lists all damage, and `leveltable salvage` copies",
         )
         + &command.map_or_else(String::new, |command| format!("; {command}"))
 }

@@ -1,6 +1,5 @@
 //! Errors as Python has them: classes of `leveltable.errors`, and `OSError`.
 
-use std::error::Error as _;
 use std::io;
 
 use leveltable::Error;
@@ -9,17 +8,16 @@ use pyo3::prelude::*;
 
 /// The exception that Python has for an error of the engine; `leveltable.errors` chooses the class.
 pub(crate) fn raise(error: Error) -> PyErr {
-    let source = error.source().and_then(|e| e.downcast_ref::<io::Error>());
+    let source = error.io_error();
     let number = source.and_then(io::Error::raw_os_error);
     let cause = source.map(|source| format!("{:?}", source.kind()));
     let path = error.path().map(|path| path.display().to_string());
     let place = error.corruption();
     let place = place.map(|place| (place.section.to_string(), place.offset));
     let kind = format!("{:?}", error.kind());
-    new(
-        "_make",
-        (kind, error.to_string(), path, number, cause, place),
-    )
+    // Here they are functions of the package.
+    let message = error.to_string().replace(" of leveltable-repair", "");
+    new("_make", (kind, message, path, number, cause, place))
 }
 
 /// An error without a class of its own.

@@ -270,7 +270,6 @@ impl Entries for Database {
 }
 
 fn is_not_found(error: &Error) -> bool {
-    use std::error::Error as _;
-    let source = error.source().and_then(|e| e.downcast_ref());
-    source.is_some_and(|e: &std::io::Error| e.kind() == std::io::ErrorKind::NotFound)
+    let cause = error.io_error();
+    cause.is_some_and(|e| e.kind() == std::io::ErrorKind::NotFound)
 }

@@ -41,6 +41,7 @@ use crate::read::walk::table_walk::TableWalk;
 /// assert!(cursor.seek("b")?);
 /// assert_eq!((cursor.user_key(), cursor.sequence()), (&b"banana"[..], 7));
 /// assert_eq!(cursor.value_type(), ValueType::Deletion);
+/// assert!(cursor.is_valid());
 ///
 /// let mut cursor = table.cursor().at(8);
 /// assert!(cursor.next()?);
@@ -271,8 +272,8 @@ impl DbCursor {
         Ok(false)
     }
 
-    /// Moves back to before the last user key of which an entry is shown, from the current entry on if it was `found`, and keeps its
-    /// newest one.
+    /// Searches backwards for the last user key of which the snapshot sees a value, keeps its newest visible entry, and stops before the
+    /// entries of that key. Begins with the current entry if it was `found`.
     fn find_previous(&mut self, snapshot: u64, mut found: bool) -> Result<bool> {
         let mut is_kept = false;
         while self.check_entry(found)? {

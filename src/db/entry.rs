@@ -4,7 +4,14 @@ use bytes::Bytes;
 
 use crate::format::internal_key::{InternalKey, ValueType};
 
-/// The state of a user key at some sequence number: a value or a deletion.
+/// The state of a user key at some sequence number: a value or a deletion; returned by [`DbTable::get`](crate::DbTable::get).
+///
+/// ```
+/// use leveltable::db::Version;
+///
+/// assert_eq!(Version::Value("red".into()).into_value(), Some("red".into()));
+/// assert_eq!(Version::Deleted.into_value(), None);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Version {

@@ -1,4 +1,34 @@
-//! Tables of a LevelDB database: internal keys over the plain tables of `read` and `write`.
+//! Tables of a LevelDB database: user keys with sequence numbers, deletions, and several versions of a key.
+//!
+//! A database stores each change under an *internal key*: the user key, the number of the change, and whether it was a put or a
+//! deletion. User keys ascend, and the versions of one go from the newest to the oldest.
+//!
+//! | to | use |
+//! |---|---|
+//! | look keys up in one table, or walk it | [`DbTable`](crate::DbTable) |
+//! | see it as of a sequence number | [`DbTable::at`](crate::DbTable::at), which makes a [`Snapshot`] |
+//! | walk several tables as one | [`DbTable::merge`](crate::DbTable::merge), which makes a [`DbCursor`] |
+//! | write a table | [`DbTableBuilder`](crate::DbTableBuilder) |
+//! | keep what somebody can still see | [`DbCursor::compact`], which makes a [`Compaction`] |
+//! | take stored keys apart | [`InternalKey`] |
+//!
+//! A table alone does not say what the database holds: newer versions may lie in other tables and in the log. The crate
+//! `leveltable-database` reads whole databases, and `examples/lsm.rs` builds a small one on these types.
+//!
+//! ```
+//! use leveltable::db::{MAX_SEQUENCE, Version};
+//! use leveltable::{OpenOptions, WriteOptions};
+//!
+//! let mut builder = WriteOptions::leveldb().build_db(Vec::new());
+//! builder.put("apple", 9, "green")?;
+//! builder.put("apple", 4, "red")?;
+//! let (file, _) = builder.finish_into_writer()?;
+//!
+//! let table = OpenOptions::new().open_db_source(file)?;
+//! assert_eq!(table.at(MAX_SEQUENCE).get("apple")?, Some(Version::Value("green".into())));
+//! assert_eq!(table.at(5).get("apple")?, Some(Version::Value("red".into())));
+//! # Ok::<(), leveltable::Error>(())
+//! ```
 
 pub(crate) mod builder;
 mod compaction;

@@ -15,7 +15,7 @@ use crate::read::parts::bounds::{KeyRange, Way, prefix_bounds_from};
 #[cfg(doc)]
 use crate::read::table::Table;
 use crate::read::walk::cursor::Cursor;
-use crate::read::walk::ends::{Ends, not_whole};
+use crate::read::walk::ends::Ends;
 use crate::read::walk::range::no_prefix_in;
 use crate::read::walk::run::TableRun;
 use crate::read::walk::table_walk::TableWalk;
@@ -184,19 +184,19 @@ fn not_internal_order(walk: &TableWalk) -> Option<Error> {
 }
 
 impl DbTable {
-    /// Returns a cursor over all entries, before the first.
+    /// Returns a [cursor](DbCursor) over all entries, before the first. Reads nothing yet.
     pub fn cursor(&self) -> DbCursor {
         self.iter().0.front
     }
 
     /// All entries: user keys in order, the versions of each newest first, deletions included; from either end.
-    /// [`at`](DbTable::at) a sequence number, what a snapshot sees.
+    /// [`at`](DbTable::at) a sequence number, what a snapshot sees. Reads nothing until the first entry is taken.
     pub fn iter(&self) -> DbRange {
         self.range(..)
     }
 
     /// All entries of the user keys within `bounds`, from either end. A filter of the prefixes of user keys is asked as by
-    /// [`Table::range`].
+    /// [`Table::range`], and read for that; otherwise nothing is read until the first entry is taken.
     pub fn range(&self, bounds: impl KeyRange) -> DbRange {
         let bounds = bounds.key_bounds();
         let mut cursor = Cursor::of_table(&self.table, stored_bounds(&bounds));
@@ -269,7 +269,10 @@ impl DbTable {
                 stored,
                 ..
             } => Ok(stored),
-            _ => Err(not_whole()),
+            _ => Err(Error::new(
+                ErrorKind::InvalidState,
+                "a range shows a snapshot, and a merge takes all versions: merge ranges of the tables, and call `at` on the merge",
+            )),
         };
         let merged = TableWalk::merge(inputs.into_iter().map(stored))?;
         Ok(DbCursor::of_walk(TableWalk::Merge(merged)))

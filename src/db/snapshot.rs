@@ -187,12 +187,12 @@ impl Snapshot<'_> {
         Ok(matches!(self.get(user_key)?, Some(Version::Value(_))))
     }
 
-    /// Returns a cursor over what the snapshot sees, before the first entry.
+    /// Returns a [cursor](DbCursor) over what the snapshot sees, before the first entry. Reads nothing yet.
     pub fn cursor(&self) -> DbCursor {
         self.table.cursor().at(self.sequence)
     }
 
-    /// Returns an iterator over all that the snapshot sees, from either end.
+    /// Returns an iterator over all that the snapshot sees, from either end. Reads nothing until the first entry is taken.
     pub fn iter(&self) -> DbRange {
         self.range(..)
     }

@@ -6,7 +6,9 @@ use std::path::Path;
 use bytes::Bytes;
 
 use crate::comparator::Order;
-use crate::error::{ErrorKind, Result, Section};
+#[cfg(doc)]
+use crate::error::ErrorKind;
+use crate::error::{Result, Section};
 #[cfg(doc)]
 use crate::format::internal_key::InternalKeyComparator;
 use crate::format::internal_key::{
@@ -71,11 +73,7 @@ impl OpenOptions {
         if !self.stored_order {
             options.order = Some(internal_order(order.clone()));
         }
-        let hint = "if this is not a database's table, open it with Table";
-        let table = options.open_source(source).map_err(|e| match e.kind() {
-            ErrorKind::Comparator => e.with_hint(hint),
-            _ => e,
-        })?;
+        let table = options.open_source(source)?;
         let Opened { parts, store, .. } = &*table.opened;
         let index = &parts.index;
         if let Some(key) = index.tops().find(|key| !may_be_internal(key)) {
@@ -125,7 +123,8 @@ impl DbTable {
     }
 
     /// The table as it is stored: internal keys in [`InternalKeyComparator`] order. For statistics, and
-    /// for cursors over stored keys.
+    /// for cursors over stored keys. A lookup of a user key there is an error, unless its last eight bytes happen to form a sequence
+    /// number and a type.
     pub fn as_table(&self) -> &Table {
         &self.table
     }

@@ -19,8 +19,9 @@ pub struct BloomFilterPolicy {
 }
 
 impl BloomFilterPolicy {
-    /// A policy with `bits_per_key` bits of filter for each key. LevelDB's usual choice is 10. More than 43 gain nothing,
-    /// since a key sets at most 30 bits.
+    /// A policy with `bits_per_key` bits of filter for each key. LevelDB's usual choice is 10. More than 43 gain little,
+    /// since a key sets at most 30 bits. A table cannot be started with 0. See
+    /// [`WriteOptions::filter_policy`](crate::WriteOptions::filter_policy).
     pub fn new(bits_per_key: u32) -> BloomFilterPolicy {
         BloomFilterPolicy { bits_per_key }
     }
@@ -47,6 +48,13 @@ impl FilterPolicy for BloomFilterPolicy {
     #[inline]
     fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool {
         may_match(hash32(key, u32::from), filter)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        match self.bits_per_key {
+            0 => Err("its bits per key must be at least 1, not 0".into()),
+            _ => Ok(()),
+        }
     }
 }
 

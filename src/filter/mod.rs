@@ -24,6 +24,18 @@ use std::fmt::Debug;
 /// that was passed to [`FilterBuilder::add_key`] before [`FilterBuilder::finish`] made the filter. If the comparator calls
 /// different byte strings equal, the same holds for every key that is equal to one of them: see
 /// [`Comparator`](crate::Comparator#comparators-and-filters).
+///
+/// ```
+/// use leveltable::{BloomFilterPolicy, filter::FilterPolicy};
+///
+/// let policy = BloomFilterPolicy::new(10);
+/// assert_eq!(policy.name(), "leveldb.BuiltinBloomFilter2");
+/// assert!(policy.check().is_ok());
+/// let (mut builder, mut filter) = (policy.builder(), Vec::new());
+/// builder.add_key(b"apple");
+/// builder.finish(&mut filter);
+/// assert!(policy.key_may_match(b"apple", &filter));
+/// ```
 pub trait FilterPolicy: Debug + Send + Sync {
     /// Name of the policy and its encoding, such as `leveldb.BuiltinBloomFilter2`.
     fn name(&self) -> &str;
@@ -88,7 +100,7 @@ impl FilterEntry {
         self.policy.capacity() + self.prefixes.as_ref().map_or(0, String::capacity)
     }
 
-    /// Bits of filter for each key of a table of `entries` entries; 0 without entries.
+    /// Bits of filter for each key of a table of `entries` entries (see [`Table::entries`](crate::Table::entries)); 0 without entries.
     pub fn bits_per_key(&self, entries: u64) -> f64 {
         if entries == 0 {
             0.0
@@ -98,16 +110,16 @@ impl FilterEntry {
     }
 }
 
-/// Collects keys and makes filters of them, one after another.
+/// Collects keys and makes filters of them, one after another; see [`FilterPolicy`].
 ///
 /// A builder keeps its own copy of what it needs of each key: a hash, or the whole key.
 pub trait FilterBuilder: Send {
-    /// Adds a key to the current filter. Keys come in the table's order, and may repeat.
+    /// Adds a key to the current filter, as [`FilterPolicy`] shows. Keys come in the table's order, and may repeat.
     fn add_key(&mut self, key: &[u8]);
 
     /// Appends the filter of the keys added since the last `finish` to `dst`, and starts the next filter.
     ///
-    /// A table calls this only if keys were added.
+    /// A table calls this only if keys were added. See [`FilterPolicy`].
     fn finish(&mut self, dst: &mut Vec<u8>);
 }
 

@@ -57,7 +57,8 @@ pub trait PrefixExtractor: Debug + Send + Sync {
     /// `key` can be any bytes, or none: it comes from whoever asks, and in `verify` of the crate `leveltable-repair` from a file.
     fn prefix_len(&self, key: &[u8]) -> Option<usize>;
 
-    /// Checks the parameters. Called when a table is started, which fails if the check does.
+    /// Checks the parameters, as [`FilterPolicy::check`](super::FilterPolicy::check) does. Called when a table is started, which
+    /// fails if the check does.
     ///
     /// # Errors
     ///
@@ -80,7 +81,8 @@ pub struct FixedPrefix {
 impl FixedPrefix {
     const NAME: &str = "leveltable.FixedPrefix";
 
-    /// Prefixes of `len` bytes, at least 1. A table cannot be started with 0.
+    /// Prefixes of `len` bytes, at least 1. A table cannot be started with 0. See
+    /// [`WriteOptions::prefix_filter`](crate::WriteOptions::prefix_filter).
     pub fn new(len: usize) -> FixedPrefix {
         FixedPrefix {
             len,
@@ -119,7 +121,8 @@ pub struct DelimitedPrefix {
 impl DelimitedPrefix {
     const NAME: &str = "leveltable.DelimitedPrefix";
 
-    /// Prefixes that end with the first `delimiter`, such as `b'/'`.
+    /// Prefixes that end with the first `delimiter`, such as `b'/'`. See
+    /// [`WriteOptions::prefix_filter`](crate::WriteOptions::prefix_filter).
     pub fn new(delimiter: u8) -> DelimitedPrefix {
         DelimitedPrefix {
             delimiter,

@@ -33,7 +33,18 @@ const DEFLATE: u8 = 4;
 
 /// How blocks are compressed when a table is written.
 ///
-/// Readers find the codec in each block. A block that does not shrink by an eighth is stored uncompressed.
+/// Readers find the codec in each block. A block that does not shrink by an eighth is stored uncompressed. See
+/// [`WriteOptions::compression`](crate::WriteOptions::compression).
+///
+/// ```
+/// use leveltable::Compression;
+///
+/// let codec: Compression = "snappy".parse()?;
+/// assert_eq!(codec, Compression::default());
+/// assert_eq!(codec.name(), "snappy");
+/// assert_eq!(codec.level(), None);
+/// # Ok::<(), leveltable::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 #[non_exhaustive]
 pub enum Compression {

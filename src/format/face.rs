@@ -14,7 +14,7 @@ use super::properties::PROPERTIES_NAME;
 ///
 /// ```
 /// use leveltable::WriteOptions;
-/// use leveltable::format::{Entries, Footer, open_frame, verify_frame};
+/// use leveltable::format::{BlockHandle, Entries, Footer, Named, open_frame, verify_frame};
 ///
 /// let mut builder = WriteOptions::new().build(Vec::new());
 /// builder.add("apple", "red")?;
@@ -28,6 +28,9 @@ use super::properties::PROPERTIES_NAME;
 /// let mut names = Entries::new(open_frame(&frame).unwrap()).unwrap();
 /// assert!(names.advance().unwrap());
 /// assert_eq!(names.key(), b"about.leveltable");
+/// assert_eq!(Named::of(names.key()), Named::Properties);
+/// assert!(BlockHandle::decode(names.value()).is_some());
+/// assert!(names.block().len() < frame.len());
 /// # Ok::<(), leveltable::Error>(())
 /// ```
 #[derive(Debug)]
@@ -43,7 +46,8 @@ impl Entries {
         Ok(Entries(BlockCursor::new(Block::open(block)?)))
     }
 
-    /// The entries of a block that may be damaged, up to the first that cannot be decoded. Checks nothing else.
+    /// The entries of a block that may be damaged, up to the first that cannot be decoded. Checks nothing else, where
+    /// [`new`](Entries::new) checks all.
     ///
     /// # Errors
     ///
@@ -93,7 +97,7 @@ pub enum Named<'a> {
 }
 
 impl Named<'_> {
-    /// Tells by its name what an entry of a metaindex names.
+    /// Tells by its name what an entry of a metaindex names; see [`Entries`].
     pub fn of(name: &[u8]) -> Named<'_> {
         if name == PROPERTIES_NAME {
             Named::Properties

@@ -97,7 +97,7 @@ impl FilterBlockBuilder {
     }
 }
 
-/// A filter block.
+/// A filter block, as [`open_frame`](super::open_frame) returns it.
 #[derive(Debug)]
 pub struct FilterBlockReader {
     contents: Bytes,

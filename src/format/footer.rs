@@ -14,6 +14,20 @@ pub(crate) const FOOTER_LEN: usize = 2 * BlockHandle::MAX_LEN + 8;
 pub(crate) const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
 
 /// Where a block's payload lies in the file. The size excludes the trailer.
+///
+/// ```
+/// use leveltable::Section;
+/// use leveltable::format::{BlockHandle, Footer};
+///
+/// let index = BlockHandle { offset: 51, size: 14 };
+/// assert_eq!(BlockHandle::decode(&index.encode()), Some((index, 2)));
+/// assert_eq!(index.frame(), Some(51..70)); // 14 bytes and a trailer of 5
+/// assert_eq!(index.check(Section::Index, 70).unwrap(), 51..70);
+/// assert!(index.check(Section::Index, 69).is_err()); // the footer begins before its end
+///
+/// let footer = Footer { metaindex: BlockHandle { offset: 38, size: 8 }, index };
+/// assert_eq!(Footer::decode(&footer.encode()).unwrap(), footer);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BlockHandle {
     /// Offset in bytes from the start of the file.
@@ -93,7 +107,7 @@ impl BlockHandle {
     }
 }
 
-/// The footer: where the metaindex and the index are.
+/// The footer: where the metaindex and the index are; see [`BlockHandle`] and [`Entries`](super::Entries).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Footer {
     /// The handle of the metaindex.
@@ -113,7 +127,13 @@ impl Footer {
         self.metaindex.offset.min(self.index.offset)
     }
 
-    /// The footer as it is stored, with zeros for padding.
+    /// Length of the file that ends with this footer: nothing lies between it and the later one of the two blocks.
+    pub(crate) fn file_len(&self) -> Option<u64> {
+        let end = self.index.end()?.max(self.metaindex.end()?);
+        end.checked_add(FOOTER_LEN as u64)
+    }
+
+    /// The footer as it is stored, with zeros for padding; see [`BlockHandle`].
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = [self.metaindex.encode(), self.index.encode()].concat();
         bytes.resize(2 * BlockHandle::MAX_LEN, 0);
@@ -121,7 +141,7 @@ impl Footer {
         bytes
     }
 
-    /// Decodes the 48 bytes `src`. The padding may hold anything, as in LevelDB.
+    /// Decodes the 48 bytes `src`; see [`Entries`](super::Entries). The padding may hold anything, as in LevelDB.
     ///
     /// # Errors
     ///

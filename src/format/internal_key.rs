@@ -22,7 +22,7 @@ pub const MAX_SEQUENCE: u64 = (1 << 56) - 1;
 /// Bytes after the user key: sequence number and type.
 const TAG_LEN: usize = 8;
 
-/// Whether an internal key records a value or a deletion. LevelDB has no third type; other engines do.
+/// Whether an [`InternalKey`] records a value or a deletion. LevelDB has no third type; other engines do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -231,15 +231,19 @@ impl Order {
     /// number, and whether it is a deletion.
     #[cold]
     pub(crate) fn describe_key(&self, key: &[u8]) -> String {
-        let (key, tag) = user_order(self).map_or((key, None), |_| split(key));
-        let key = show_key(key);
-        match tag {
-            Some(tag) if tag & 0xff == ValueType::Deletion as u64 => {
-                format!("{key} at {} (a deletion)", tag >> 8)
-            }
-            Some(tag) => format!("{key} at {}", tag >> 8),
-            None => key,
+        let Some(internal) = user_order(self).and_then(|_| InternalKey::parse(key)) else {
+            return show_key(key);
+        };
+        let (key, at) = (show_key(internal.user_key), internal.sequence);
+        match internal.value_type {
+            ValueType::Deletion => format!("{key} at {at} (a deletion)"),
+            ValueType::Value => format!("{key} at {at}"),
         }
+    }
+
+    /// Whether this is the order of a database's tables, and `key` is no key of one.
+    pub(crate) fn is_foreign(&self, key: &[u8]) -> bool {
+        user_order(self).is_some() && InternalKey::parse(key).is_none()
     }
 
     /// Returns the message for keys that are not in this order: `what` they are, and two that come in the file in the other
@@ -247,10 +251,14 @@ impl Order {
     #[cold]
     pub(crate) fn order_message(&self, what: &str, previous: &[u8], key: &[u8]) -> String {
         let name = self.comparator().name();
+        let advice = if self.is_foreign(previous) || self.is_foreign(key) {
+            "these are no internal keys of a database: open the table with the comparator that it was written with, as a Table"
+        } else {
+            "open the table with the comparator that it was written with, and as a DbTable if it is a database's"
+        };
         let (previous, key) = (self.describe_key(previous), self.describe_key(key));
         format!(
-            "{what} do not ascend in the order {name:?}: {previous} comes before {key}; open the table with the \
-             comparator that it was written with, and as a DbTable if it is a database's"
+            "{what} do not ascend in the order {name:?}: {previous} comes before {key}; {advice}"
         )
     }
 }

@@ -118,7 +118,7 @@ impl Defect {
         self.0.0 == ErrorKind::Comparator
     }
 
-    /// The error of a table whose `section` at file offset `offset` has this defect.
+    /// The error of a table whose `section` at file offset `offset` has this defect; [`Error::corruption`] returns the place.
     #[cold]
     pub fn locate(self, section: Section, offset: u64) -> Error {
         let (kind, what, found) = *self.0;

@@ -59,7 +59,8 @@ const MAX_TOPS: usize = 512 << 10;
 /// Number of tops between restarts.
 const TOP_INTERVAL: usize = 16;
 
-/// `about.pieces`, decoded.
+/// `about.pieces`, decoded: how index and filters are divided. [`Entries`](super::Entries) shows how to find its block in the
+/// metaindex, under the name that is [`Named::Pieces`](super::Named::Pieces).
 #[derive(Debug)]
 pub struct Pieces {
     pub(crate) index: IndexPieces,
@@ -69,8 +70,9 @@ pub struct Pieces {
 impl Pieces {
     /// Decodes the block; `None` if it is of another version, and so to be ignored.
     ///
-    /// Checks everything but the order of the tops and the handles. Takes at most 16 times the block in memory,
-    /// and some 70 bytes for each piece of the index.
+    /// Checks everything but the order of the tops and the handles ([`check_index`](Pieces::check_index),
+    /// [`check_filters`](Pieces::check_filters)). Takes at most 16 times the block in memory, and some 70 bytes for each piece of the
+    /// index.
     ///
     /// # Errors
     ///
@@ -88,7 +90,7 @@ impl Pieces {
         Ok(Some(Pieces { index, filters }))
     }
 
-    /// Checks that the index block is the one at `handle`.
+    /// Checks that the index block is the one at `handle`, as the [footer](super::Footer) has it.
     ///
     /// # Errors
     ///
@@ -101,7 +103,7 @@ impl Pieces {
         require(divided == handle, expected, || show(handle))
     }
 
-    /// Checks the pieces of `index`, the index block.
+    /// Checks the pieces of `index`, the index block, as [`open_frame`](super::open_frame) returns it.
     ///
     /// # Errors
     ///
@@ -110,7 +112,8 @@ impl Pieces {
         self.index.check_block(index)
     }
 
-    /// Checks the pieces of `filter`, the filter block at `handle`, if it is divided.
+    /// Checks the pieces of `filter`, the filter block at `handle`, if it is divided; as
+    /// [`check_index_block`](Pieces::check_index_block).
     ///
     /// # Errors
     ///
@@ -121,7 +124,7 @@ impl Pieces {
         divided.map_or(Ok(()), |divided| divided.check_block(filter))
     }
 
-    /// Checks that the divided filter blocks are among `handles`, which the metaindex names.
+    /// Checks that the divided filter blocks are among `handles`, which the metaindex names as [`Named`](super::Named).
     ///
     /// # Errors
     ///

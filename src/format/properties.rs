@@ -83,7 +83,7 @@ pub(crate) const MAX_USER_BYTES: usize = 16 << 20;
 
 const USER_PREFIX: &[u8] = b"user.";
 
-/// The kind of keys that a table holds.
+/// The kind of keys that a table holds; see [`Properties::key_kind`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum KeyKind {
     /// Keys as an application chose them.
@@ -139,7 +139,7 @@ impl Properties {
         self.others.get(&user_key(name)).map(Vec::as_slice)
     }
 
-    /// All that the application stored, by name in bytewise order.
+    /// All that the application stored, by name in bytewise order; see [`user`](Properties::user).
     pub fn user_properties(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.others.iter().filter_map(|(key, value)| {
             let name = key.strip_prefix(USER_PREFIX)?;
@@ -238,7 +238,7 @@ impl Properties {
         Some(block.finish(<[u8]>::to_vec))
     }
 
-    /// Decodes a properties block, which anybody may have written.
+    /// Decodes a properties block, which anybody may have written. [`Entries`](super::Entries) shows how to find it.
     ///
     /// # Errors
     ///

@@ -106,7 +106,7 @@ impl WriteOptions {
     pub fn build<D: Destination>(&self, writer: D) -> TableBuilder<D> {
         let compression = self.compression.unwrap_or(Compression::Snappy);
         let refused = self.check().err();
-        // A policy with senseless parameters is not asked for a builder.
+        // A policy whose parameters are out of range is not asked for a builder.
         let policy = self.filter.as_ref().filter(|_| refused.is_none());
         let filter =
             policy.map(|policy| FilterBlockBuilder::new(policy.builder(), self.whole_table));
@@ -175,6 +175,9 @@ impl<W: io::Write> TableBuilder<W> {
 
 impl<D: Destination> TableBuilder<D> {
     /// Adds an entry. Keys come in ascending order, each once.
+    ///
+    /// Copies both into the current block; allocates only while that and the index grow. When a block is full, it is compressed, and
+    /// when 256 KiB are waiting, they are written.
     ///
     /// # Errors
     ///
@@ -301,12 +304,13 @@ impl<D: Destination> TableBuilder<D> {
         Ok(summary)
     }
 
-    /// Number of entries added so far.
+    /// Number of entries added so far. [`finish`](TableBuilder::finish) returns it, too.
     pub fn entries(&self) -> u64 {
         self.summary.properties.entries
     }
 
-    /// Bytes of the file so far: the data blocks that have ended.
+    /// Bytes of the file so far: the data blocks that have ended. Tells, with [`entries`](TableBuilder::entries), when a table is large
+    /// enough to begin another.
     pub fn file_bytes(&self) -> u64 {
         self.file.offset()
     }
@@ -394,7 +398,7 @@ impl<D: Destination> TableBuilder<D> {
             self.options.order.describe_key(key),
             self.options.order.describe_key(last)
         );
-        Error::new(ErrorKind::OutOfOrder, message)
+        Error::new(ErrorKind::OutOfOrder, message).in_file(self.file.path.as_deref())
     }
 
     /// Whether the current block ends before the entry, which would not fit it or, in an aligned table, its pages.

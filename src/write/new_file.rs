@@ -1,7 +1,7 @@
 //! Where a table is written to: any writer, or a path where it appears whole or not at all.
 
 use std::ffi::OsStr;
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -83,14 +83,14 @@ impl NewFile {
         let target = publishable(path, replace).map_err(failed)?;
         let mut builder = tempfile::Builder::new();
         builder.prefix(".leveltable-").suffix(".tmp");
-        #[cfg(unix)]
-        {
-            // The ordinary permissions of a new file, which the umask then narrows.
-            use std::os::unix::fs::PermissionsExt;
-            builder.permissions(std::fs::Permissions::from_mode(0o666));
-        }
+        // The errors of `tempfile_in` name the temporary file, of which the caller does not know.
+        let created = builder.make_in(directory(&target), |path| File::create_new(path));
+        let created = created.map_err(|e| match e.kind() {
+            ErrorKind::NotFound => io::Error::new(e.kind(), "its directory does not exist"),
+            _ => e,
+        });
         Ok(NewFile {
-            temporary: builder.tempfile_in(directory(&target)).map_err(failed)?,
+            temporary: created.map_err(failed)?,
             target,
             replace,
             sync: options.sync,
@@ -144,7 +144,10 @@ fn publishable(path: &Path, replace: bool) -> io::Result<PathBuf> {
     let is_special = |there: Metadata| !there.is_file() && !there.is_dir();
     match target.symlink_metadata() {
         Ok(there) if there.is_dir() => invalid("a directory is there"),
-        Ok(_) if !replace => Err(ErrorKind::AlreadyExists.into()),
+        Ok(_) if !replace => Err(io::Error::new(
+            ErrorKind::AlreadyExists,
+            "a file is there already, and replace_existing(false) keeps it",
+        )),
         // A link is replaced and not followed, but nobody means to replace `/dev/stdout`.
         Ok(_) if target.metadata().is_ok_and(is_special) => {
             invalid("what is there is no regular file, and is not replaced")

@@ -90,8 +90,8 @@ impl WriteOptions {
         }
     }
 
-    /// Ends a data block when its uncompressed size reaches `bytes`: what one lookup reads, and what the cache keeps. At
-    /// least 1, which gives each entry a block of its own. With [`block_align`](WriteOptions::block_align), a block may be
+    /// Ends a data block when its uncompressed size reaches `bytes`: what one lookup reads, and what the cache keeps. The default is
+    /// 4096. At least 1, which gives each entry a block of its own. With [`block_align`](WriteOptions::block_align), a block may be
     /// somewhat smaller or larger.
     pub fn block_size(mut self, bytes: usize) -> WriteOptions {
         self.block_size = bytes;
@@ -99,8 +99,8 @@ impl WriteOptions {
         self
     }
 
-    /// Number of keys between restarts, at least 1. A restart stores its key whole, for a binary search to land on: more
-    /// keys between them make the file smaller and lookups slower.
+    /// Number of keys between restarts, at least 1; the default is 16. A restart stores its key whole, for a binary search to land on:
+    /// more keys between them make the file smaller and lookups slower. See also [`block_size`](WriteOptions::block_size).
     pub fn restart_interval(mut self, keys: usize) -> WriteOptions {
         self.restart_interval = keys;
         self
@@ -145,14 +145,15 @@ impl WriteOptions {
         self
     }
 
-    /// How blocks are compressed. A copy by `salvage` of the crate `leveltable-repair` has the codec of its source if this is not
+    /// How blocks are compressed. The default is [`Compression::Snappy`]. A copy by `salvage` of the crate `leveltable-repair` has the codec of its source if this is not
     /// called; filter and blocks are like those of the source if no option says what they are.
     pub fn compression(mut self, compression: Compression) -> WriteOptions {
         self.compression = Some(compression);
         self
     }
 
-    /// Filters with `policy`. A reader uses the filter if it knows a policy of the same name.
+    /// Filters with `policy`. A reader uses the filter if it knows a policy of the same name. The default is [`RibbonFilterPolicy`] at
+    /// 10 bits per key, and [`BloomFilterPolicy`] at 10 in [`leveldb`](WriteOptions::leveldb).
     ///
     /// `policy` is given the keys as they are stored; in a database's table, the user keys. With a comparator that calls
     /// different byte strings equal, it must [agree with it](Comparator#comparators-and-filters).
@@ -162,14 +163,16 @@ impl WriteOptions {
         self
     }
 
-    /// Writes no filter block.
+    /// Writes no filter block; the default is one by a [policy](WriteOptions::filter_policy). Each lookup of an absent key then reads a
+    /// block.
     pub fn no_filter(mut self) -> WriteOptions {
         self.filter = None;
         self.chose_filter = true;
         self
     }
 
-    /// With `true`, one filter covers the whole table. With `false`, each 2 KiB of the file has its own, as in LevelDB.
+    /// With `true`, one filter covers the whole table, which is the default of [`new`](WriteOptions::new). With `false`, each 2 KiB of the
+    /// file has its own, as in LevelDB.
     ///
     /// One filter costs fewer bits (no filter is rounded up, and there is one offset), and a reader of this crate asks it
     /// before it searches the index. LevelDB reads such a table correctly, since the file says how many bytes a filter
@@ -219,7 +222,7 @@ impl WriteOptions {
         self
     }
 
-    /// Orders keys by `comparator` instead of by their bytes. Readers must use the same one.
+    /// Orders keys by `comparator` instead of by their bytes, which is the default. Readers must use the same one. See [`Comparator`].
     pub fn comparator(mut self, comparator: impl Comparator) -> WriteOptions {
         self.order = Order::of(comparator);
         self
@@ -228,7 +231,7 @@ impl WriteOptions {
     /// Whether a table [created](WriteOptions::create) at a path replaces a file that is there. The default is `true`.
     ///
     /// With `false`, `create` fails if something is at the path, and `finish` if something has appeared there since. The
-    /// error's [`source`](std::error::Error::source) is of the kind [`AlreadyExists`](std::io::ErrorKind::AlreadyExists).
+    /// error's [`io_error`](crate::Error::io_error) is of the kind [`AlreadyExists`](std::io::ErrorKind::AlreadyExists).
     /// Nothing is ever replaced then, even if another process makes a file there at the same moment.
     pub fn replace_existing(mut self, yes: bool) -> WriteOptions {
         self.replace = yes;
@@ -264,7 +267,7 @@ impl WriteOptions {
     /// Whether the table gets a properties block, in which it says what it is: the name of its order, plain or a
     /// database's, number of entries, first and last key, and so on. See [`Properties`](crate::format::Properties).
     ///
-    /// [`new`](WriteOptions::new) writes the block, which takes some 300 bytes, [`leveldb`](WriteOptions::leveldb) does
+    /// By default, [`new`](WriteOptions::new) writes the block, which takes some 300 bytes, and [`leveldb`](WriteOptions::leveldb) does
     /// not. LevelDB ignores it.
     ///
     /// A table with properties and entries also gets a block that divides index and ribbon filters into pieces of some 16 KiB, each

@@ -100,9 +100,11 @@ impl<D: Destination> Output<D> {
     /// Makes every further call fail, since the table would lack a part; returns `error` with the file's path.
     #[cold]
     pub(super) fn stop(&mut self, error: Error) -> Error {
-        let why = "an earlier call failed, so this table cannot be finished: start a new one";
-        self.stopped = Some(why.into());
-        error.in_file(self.path.as_deref())
+        let error = error.in_file(self.path.as_deref());
+        self.stopped = Some(format!(
+            "an earlier call failed, so start a new table: {error}"
+        ));
+        error
     }
 
     /// Writes what is left and completes the destination.

@@ -209,7 +209,7 @@ fn a_faulty_writer_gives_an_error_or_the_whole_table() {
                     Err(error) => {
                         assert!(written.failed, "{fault:?} at call {at} is none: {error}");
                         assert_eq!(error.kind(), ErrorKind::Io, "{error}");
-                        assert!(std::error::Error::source(&error).is_some());
+                        assert!(error.io_error().is_some());
                         // Only where the flush at the very end fails have all bytes been taken.
                         let is_whole = written.bytes.len() == sound.len();
                         assert!(sound.starts_with(&written.bytes));

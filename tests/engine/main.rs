@@ -19,6 +19,7 @@ mod inputs;
 mod large_files;
 mod lsm;
 mod merge;
+mod messages;
 mod opening;
 mod orders;
 mod prefix_filter;

@@ -945,7 +945,12 @@ fn ranges_of_which_an_entry_was_taken_and_snapshots_are_refused() {
     for input in [front, back, done, cursor.into_iter()] {
         let error = Table::merge([input]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidState);
-        assert!(error.to_string().contains("not advanced yet"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("was advanced before it was merged"),
+            "{error}"
+        );
     }
     let whole = Table::merge([table.range("b"..), table.range(.."b")]).unwrap();
     assert_eq!(

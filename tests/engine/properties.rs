@@ -42,7 +42,10 @@ fn a_table_in_another_order_is_refused_by_name() {
         ] {
             let (kind, message) = kind_of_error(open.open_source(file.clone()));
             assert_eq!(kind, ErrorKind::Comparator, "{message}");
-            assert!(message.contains("ordered by \"test.Renamed\""), "{message}");
+            assert!(
+                message.contains("in the order \"test.Renamed\""),
+                "{message}"
+            );
         }
         let open = OpenOptions::new().comparator(Renamed);
         let table = open.open_source(file.clone()).unwrap();

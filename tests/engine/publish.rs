@@ -240,9 +240,8 @@ fn a_builder_that_fails_to_finish_leaves_no_trace() {
 }
 
 fn is_taken(error: &leveltable::Error) -> bool {
-    use std::error::Error as _;
-    let source = error.source().unwrap().downcast_ref::<std::io::Error>();
-    error.kind() == ErrorKind::Io && source.unwrap().kind() == std::io::ErrorKind::AlreadyExists
+    let cause = error.io_error().unwrap().kind();
+    error.kind() == ErrorKind::Io && cause == std::io::ErrorKind::AlreadyExists
 }
 
 #[test]
@@ -375,7 +374,7 @@ fn a_path_that_cannot_be_is_an_error_that_names_it() {
         let error = TableBuilder::create(&path).expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Io, "{error}");
         assert_names_path(&error, &path);
-        assert!(std::error::Error::source(&error).is_some());
+        assert!(error.io_error().is_some());
         Before::OldFile.assert_untouched(directory.path(), 0);
     }
     assert!(TableBuilder::create("").is_err());

@@ -9,6 +9,7 @@ mod damage;
 mod databases;
 mod golden;
 mod merging;
+mod messages;
 mod new_databases;
 mod orders;
 mod other_programs;

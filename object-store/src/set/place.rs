@@ -1,6 +1,5 @@
 //! Where the current manifest lies, and replacing it by one conditional request. The [module](super) says how.
 
-use std::error::Error as _;
 use std::io;
 use std::sync::Arc;
 
@@ -239,6 +238,6 @@ fn numbered(path: &Path, number: u64) -> Path {
 
 /// Whether there is no such object.
 pub(super) fn is_not_found(error: &leveltable::Error) -> bool {
-    let source = error.source().and_then(|e| e.downcast_ref::<io::Error>());
-    source.is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
+    let cause = error.io_error();
+    cause.is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
 }

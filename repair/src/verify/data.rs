@@ -147,7 +147,7 @@ fn ask_filters(run: &mut Run<'_>, offset: u64, key: &[u8]) {
     let order = run.order.as_ref();
     let asked = order.map_or(key, |order| order.filter_key(key));
     let is_database = run.report.keys == KeyKind::Database;
-    // In an unknown order, the filter of a database's table holds user keys all the same.
+    // The filter of a database's table holds user keys, even if the order is not known.
     let asked = if order.is_none() && is_database {
         user_key(key)
     } else {

@@ -196,7 +196,7 @@ impl VerifyReport {
     }
 }
 
-/// Keys that a filter rejects, which could be as many as there are: the first in words, and their number.
+/// Keys that a filter rejects: the first one described, and how many there are. There can be as many as the table has keys.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     count: u64,

@@ -256,6 +256,36 @@ fn a_table_in_another_order_needs_its_comparator() {
     }
 }
 
+/// The caller's word that a table is a database's was passed over where its order was unknown: it was said to be plain.
+#[test]
+fn a_databases_table_in_another_order_is_called_one() {
+    for options in [WriteOptions::new(), WriteOptions::leveldb()] {
+        let mut builder = options.comparator(Reverse).build_db(Vec::new());
+        for i in (0..2000).rev() {
+            builder.put(format!("key{i:05}"), 1 << 45, "value").unwrap();
+        }
+        let (file, _) = builder.finish_into_writer().unwrap();
+        for keys in [None, Some(KeyKind::Database)] {
+            let mut builder = WriteOptions::new().build_db(Vec::new());
+            let mut options = SalvageOptions::new();
+            if let Some(keys) = keys {
+                options = options.keys(keys);
+            }
+            let error = salvage(file.clone(), builder.table_mut(), options).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Comparator);
+            let message = error.to_string();
+            assert!(
+                message
+                    .contains("this table is not in the order of \"leveldb.BytewiseComparator\"")
+            );
+            assert!(
+                message.contains("build the new one with the comparator that it was written with")
+            );
+            assert!(!message.contains("not a database's"), "{message}");
+        }
+    }
+}
+
 /// Adds blocks to a table and names them in its metaindex, beside values that are no handles.
 fn with_more_in_metaindex(
     file: &[u8],

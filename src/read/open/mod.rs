@@ -334,16 +334,12 @@ impl Opening<'_> {
         }
         Err(self.file.name_in(match properties.key_kind {
             KeyKind::Database if options.order.is_none() => database_table(),
-            _ => ordered_by(properties),
+            _ => ordered_by(properties, user.comparator().name()),
         }))
     }
 
     fn read_index(&self) -> Result<Bytes> {
-        let block = self.read_block(self.footer.index, Section::Index, Ok);
-        block.map_err(|error| match error.kind() {
-            ErrorKind::Corruption => error.with_hint("restore the file from a copy"),
-            _ => error,
-        })
+        self.read_block(self.footer.index, Section::Index, Ok)
     }
 
     /// The index as `pieces` divide it, or the index block.
@@ -482,16 +478,16 @@ fn evidence_of(index: &Index) -> Evidence {
     evidence
 }
 
-/// The error of a table that says that it is of another order or kind than the caller named.
+/// The error of a table that says that it is of another order or kind than the caller, who named the order `given`.
 #[cold]
-fn ordered_by(properties: &Properties) -> Error {
+fn ordered_by(properties: &Properties, given: &str) -> Error {
     let name = &properties.comparator;
     let (kind, how) = match properties.key_kind {
         KeyKind::Plain => ("plain table", "Table"),
         KeyKind::Database => ("table of a LevelDB database", "DbTable"),
     };
     let message = format!(
-        "this is a {kind}, ordered by {name:?}: open it as a {how} with that comparator, or in its stored order"
+        "this is a {kind} in the order {name:?}, opened in the order {given:?}: open it with {how} and its comparator, or in its stored order"
     );
     Error::new(ErrorKind::Comparator, message)
 }

@@ -63,7 +63,7 @@ impl OpenOptions {
         }
     }
 
-    /// The order that the table was written in.
+    /// The [order](Comparator) that the table was written in. The default is the bytewise one.
     ///
     /// Naming one, even the bytewise one, also says that the table is to be read as it is stored: a table that looks like
     /// a database's is then not refused. Its filter, which knows user keys, is used only if the comparator
@@ -78,7 +78,7 @@ impl OpenOptions {
         self
     }
 
-    /// Opens a table whose order is not known, to walk it in the order in which it is stored.
+    /// Opens a table whose order is not known, to walk it in the order in which it is stored. Not the default.
     ///
     /// Cursors and ranges over all of it work in both directions; a range from one end only. Operations that compare keys
     /// return an error of [`ErrorKind::Comparator`](crate::ErrorKind::Comparator): lookups, seeks, and ranges with bounds.
@@ -110,14 +110,16 @@ impl OpenOptions {
     }
 
     /// Whether opening reads and checks all of index and filters, so that damage in them is an error then, and no later lookup
-    /// reads more than its data block. `false` by default: their pieces are read when they are first needed.
+    /// reads more than its data block. `false` by default: their pieces are read when they are first needed. It costs memory for all of
+    /// both ([`Table::weight`](crate::Table::weight)).
     pub fn preload(mut self, yes: bool) -> OpenOptions {
         self.preload = yes;
         self
     }
 
-    /// Adds a filter policy, which is found by its name. It is used instead of a built-in one of the same name, or of one that
-    /// was added before. If a table has filters of several, the first added is used.
+    /// Adds a [filter policy](FilterPolicy), which is found by its name. It is used instead of a built-in one of the same name, or of
+    /// one that was added before. If a table has filters of several, the first added is used. By default, the ribbon filter of this
+    /// crate and LevelDB's Bloom filter are known.
     pub fn filter_policy(mut self, policy: impl FilterPolicy + 'static) -> OpenOptions {
         self.policies.retain(|other| other.name() != policy.name());
         self.policies.push(Arc::new(policy));
@@ -131,7 +133,7 @@ impl OpenOptions {
     }
 
     /// Adds a prefix extractor of the application's own. A [filter of prefixes](crate::WriteOptions::prefix_filter) that was
-    /// written with an extractor of the same name is then used. The built-in extractors need not be added.
+    /// written with an extractor of the same name is then used. The built-in extractors are known by default.
     pub fn prefix_extractor(mut self, extractor: impl PrefixExtractor + 'static) -> OpenOptions {
         self.extractors.push(Arc::new(extractor));
         self
@@ -145,27 +147,28 @@ impl OpenOptions {
     }
 
     /// Opens without the filter, and so also a table whose filter or metaindex block is damaged. Every lookup then fetches
-    /// a data block. A filter of prefixes is not used either.
+    /// a data block. A filter of prefixes is not used either. By default, [`Table::filter`](crate::Table::filter) is used.
     pub fn no_filter(mut self) -> OpenOptions {
         self.filters = false;
         self
     }
 
     /// Keeps blocks in `cache` instead of the shared one: every block that is read. (The [shared](BlockCache::shared) one keeps those
-    /// of a file that fit in it or are asked for again.)
+    /// of a file that fit in it or are asked for again.) The default is the shared one, of 32 MiB.
     pub fn cache(mut self, cache: BlockCache) -> OpenOptions {
         self.cache = Some(cache);
         self.chose_cache = true;
         self
     }
 
-    /// Keeps no blocks: each lookup reads its block.
+    /// Keeps no blocks: each lookup reads its block. By default, the [shared cache](BlockCache::shared) keeps some.
     pub fn no_cache(mut self) -> OpenOptions {
         self.cache = None;
         self
     }
 
-    /// How lookups read unless [`Table::with_read_options`](crate::Table::with_read_options) says otherwise.
+    /// How lookups read unless [`Table::with_read_options`](crate::Table::with_read_options) says otherwise. The default is
+    /// [`ReadOptions::new`].
     pub fn read(mut self, options: ReadOptions) -> OpenOptions {
         self.read = options;
         self

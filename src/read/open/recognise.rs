@@ -47,7 +47,7 @@ pub struct Evidence {
 /// Evidence for a database has to outweigh that against it by this factor.
 const WEIGHT: u64 = 4;
 
-/// One key in so many may be foreign where other evidence speaks for a database. RocksDB's tables of the first format have
+/// One key in so many may be foreign if other evidence points to a database. RocksDB's tables of the first format have
 /// keys of types that LevelDB does not know.
 const FOREIGN_IN: u64 = 16;
 

@@ -106,7 +106,7 @@ pub fn prefix_bounds_from(prefix: &[u8], start: Bound<impl AsRef<[u8]>>) -> Boun
 ///
 /// Sealed. (With the standard `RangeBounds` instead, the type of the key could often not be inferred.)
 pub trait KeyRange: sealed::KeyRange {
-    /// The lower and the upper bound, for what is made of several tables.
+    /// The lower and the upper bound, as [`Table::range`](crate::Table::range) takes them, for what is made of several tables.
     fn key_bounds(self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>)
     where
         Self: Sized,

@@ -133,7 +133,7 @@ impl LoadedPiece {
 
 impl Index {
     /// The index in the block `contents`, which is decoded and checked whole. Keys that are stored whole, as LevelDB's are, are used
-    /// where they lie; others are unfolded behind a copy of the block.
+    /// in place; others are decoded into memory that follows a copy of the block.
     pub(crate) fn of_block(
         contents: Bytes,
         footer: Footer,

@@ -108,7 +108,8 @@ impl AsyncTable {
     /// came with it.
     ///
     /// An item that is not sound is fetched once more, alone, before it is called damaged: it may have been damaged on its way. If a
-    /// request fails, so do all its items, but one item of a request that another task made for more: that is asked for alone.
+    /// request fails, so do all its items, with one exception: a single item of a request that another task made for more is
+    /// requested again, alone.
     async fn arrive<W: Copy, T>(
         &self,
         (flight, items): Awaited<W>,

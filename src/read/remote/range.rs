@@ -91,13 +91,15 @@ impl AsyncRange {
         Ok(())
     }
 
-    /// Returns the entries from the last to the first. To be called before the first is asked for.
+    /// Returns the entries from the last to the first. To be called before the first is asked for. A [`TableRange`](crate::TableRange) has both ends; this
+    /// has the one that is chosen.
     pub fn reverse(mut self) -> AsyncRange {
         self.way = Way::Back;
         self
     }
 
-    /// Says that all entries will be read: requests are of 8 MiB from the first on, six at a time, instead of growing to that.
+    /// Says that all entries will be read, of an [`AsyncTable`]: requests are of 8 MiB from the first on, six at a time, instead of
+    /// growing to that.
     /// Saves some two round trips, and wastes up to 48 MiB of reading if the caller stops early after all.
     pub fn expect_all(mut self) -> AsyncRange {
         self.blocks.expect_all();

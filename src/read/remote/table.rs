@@ -28,7 +28,7 @@ use crate::read::table::{Table, find_value};
 /// An open table whose blocks are fetched from an [`AsyncReadAt`]: the twin of [`Table`], with the same answers.
 ///
 /// Clones are cheap and share everything; lookups and batches also share requests that are on their way. Memory and cache are
-/// as for a [`Table`], but that the cache takes every block that a lookup fetched. The [module](crate::remote) says how many
+/// as for a [`Table`], except that the cache takes every block that a lookup fetched. The [module](crate::remote) says how many
 /// requests a call makes.
 #[derive(Clone)]
 pub struct AsyncTable {
@@ -112,7 +112,7 @@ impl AsyncTable {
         OpenOptions::new().open_async(source, None).await
     }
 
-    /// Returns the same table, read with `options`: a cheap clone.
+    /// Returns the same table, read with `options`: a cheap clone; see [`Table::with_read_options`].
     pub fn with_read_options(&self, options: ReadOptions) -> AsyncTable {
         AsyncTable {
             table: self.table.with_read_options(options),
@@ -245,12 +245,12 @@ impl AsyncTable {
         self.table.filter()
     }
 
-    /// Counters of the table's work so far, opening included. A request is one read.
+    /// Counters of the table's work so far, opening included; see [`Table::stats`]. A request is one read.
     pub fn stats(&self) -> Stats {
         self.table.stats()
     }
 
-    /// Size of the file in bytes.
+    /// Size of the file in bytes; see [`Table::file_bytes`].
     pub fn file_bytes(&self) -> u64 {
         self.table.file_bytes()
     }
@@ -260,7 +260,7 @@ impl AsyncTable {
         self.table.weight()
     }
 
-    /// Bytes at the end of the file that are all that opening needs: those after the last data block, or all of a file of up to
+    /// Bytes at the end of the file that are all that opening needs, for [`OpenOptions::open_async`]: those after the last data block, or all of a file of up to
     /// 64 KiB, whose keys are checked then.
     pub fn tail_len(&self) -> u64 {
         let (size, index) = (self.table.file_bytes(), &self.table.opened.parts.index);

@@ -27,22 +27,34 @@ pub(crate) const MAX_REQUEST_GAP: u64 = 64 << 10;
 /// [`ErrorKind::Replaced`](crate::ErrorKind::Replaced). Deadlines and retries are the source's, too. A future that is dropped
 /// before it is ready must have no effect on other reads.
 pub trait AsyncReadAt: Send + Sync {
-    /// Its name in messages, such as a URL without secrets. `None` by default.
+    /// Its name in messages, such as a URL without secrets; see [`Error::path`](crate::Error::path). `None` by default.
     fn name(&self) -> Option<String> {
         None
     }
 
-    /// Reads the last `len` bytes, or all if there are fewer. Called once, when a table is opened, before any other read.
+    /// Reads the last `len` bytes, or all if there are fewer, and tells the size: see [`Tail`]. Called once, when a table is opened,
+    /// before any other read.
+    ///
+    /// # Errors
+    ///
+    /// Those of the source; the table is not opened then.
     fn read_tail(&self, len: u64) -> BoxFuture<'_, io::Result<Tail>>;
 
-    /// Reads the `len` bytes at `offset`, as one request. If the content ends before, returns
-    /// [`io::ErrorKind::UnexpectedEof`].
+    /// Reads the `len` bytes at `offset`, as one request.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::UnexpectedEof`] if the content ends before, and those of the source.
     fn read_at(&self, offset: u64, len: usize) -> BoxFuture<'_, io::Result<Bytes>>;
 
-    /// Reads several parts, each an offset and a length, as by [`read_at`](AsyncReadAt::read_at). Returns a result for each, in
-    /// their order: one that fails does not fail the others. A result that is missing is an error of its part.
+    /// Reads several parts, each an offset and a length, as by [`read_at`](AsyncReadAt::read_at).
     ///
     /// Opening asks so for the parts that it lacks. The default reads all at the same time, each by a request of its own.
+    ///
+    /// # Errors
+    ///
+    /// Returns a result for each part, in their order: one that fails does not fail the others. A result that is missing is an error of
+    /// its part.
     fn read_many_at<'a>(
         &'a self,
         parts: &'a [(u64, usize)],
@@ -52,7 +64,7 @@ pub trait AsyncReadAt: Send + Sync {
     }
 }
 
-/// The end of a source, and its size.
+/// The end of a source, and its size; see [`AsyncReadAt::read_tail`].
 #[derive(Debug, Clone)]
 pub struct Tail {
     /// Size of the whole source in bytes.

@@ -24,6 +24,10 @@ use crate::read::source::{MappedFile, ReadAt, Source, SourceBytes};
 /// 10 MB the index.
 pub(crate) const TAIL_LEN: u64 = 64 << 10;
 
+/// What to do about damage.
+const REMEDY: &str =
+    "`verify` of leveltable-repair lists all damage, and `salvage` copies what is sound";
+
 /// The source, its size, and counters of what was read.
 #[derive(Debug)]
 pub(crate) struct TableFile {
@@ -232,7 +236,18 @@ impl TableFile {
     /// The error of a defect in the part of this file that begins at `offset`.
     #[cold]
     pub(crate) fn locate(&self, defect: Defect, section: Section, offset: u64) -> Error {
-        self.name_in(defect.locate(section, offset))
+        let error = self.name_in(defect.locate(section, offset));
+        if error.kind() != ErrorKind::Corruption {
+            return error;
+        }
+        // While the table is being opened, its tail is held.
+        let [_, tail] = self.ends();
+        let tail = self.read_held(tail.start, saturating_len(&tail));
+        let copy = tail.and_then(|tail| identify::describe_copy(&tail, self.size));
+        match copy {
+            Some(copy) => error.with_hint(&format!("this is {copy}")),
+            None => error.with_hint(REMEDY),
+        }
     }
 
     /// Where the footer begins; 0 in a file that is too short for one.

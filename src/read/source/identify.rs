@@ -5,7 +5,9 @@
 
 use crate::coding::{fixed32_at, get_varint32};
 use crate::format::checksum::{crc32c, mask};
-use crate::format::footer::{FOOTER_LEN, MAGIC};
+use crate::format::footer::{FOOTER_LEN, Footer, MAGIC};
+use crate::format::frame::TRAILER_LEN;
+use crate::format::verify_frame;
 
 /// How much of the file's front is examined: a block of a LevelDB log.
 pub const PEEK_LEN: usize = 32 * 1024;
@@ -28,7 +30,8 @@ pub fn describe(head: &[u8], tail: &[u8], size: u64) -> String {
         .or_else(|| log_or_manifest(head))
         .or_else(|| compressed(head))
         .or_else(|| text(head))
-        .unwrap_or_else(|| unknown(tail, size))
+        .or_else(|| describe_copy(tail, size))
+        .unwrap_or_else(|| unknown(head, tail, size))
 }
 
 /// LevelDB's relatives, whose tables have a magic number of their own in the same place: the number, who writes it, what.
@@ -122,7 +125,30 @@ fn text(head: &[u8]) -> Option<String> {
     Some(format!("{what}, which begins {start:?}{more}: {advice}"))
 }
 
-fn unknown(tail: &[u8], size: u64) -> String {
+/// Describes a table of another length than its footer implies, which is the last one in `tail`.
+pub(crate) fn describe_copy(tail: &[u8], size: u64) -> Option<String> {
+    let magic = MAGIC.to_le_bytes();
+    let end = tail.windows(8).rposition(|bytes| bytes == magic)? + 8;
+    let (table, after) = (tail.get(..end)?, (tail.len() - end) as u64);
+    let footer = Footer::decode(table.last_chunk::<FOOTER_LEN>()?).ok()?;
+    let len = footer.file_len()?;
+    let is_other_end = |pair: &[u8]| pair.ends_with(b"\n") && pair != b"\r\n";
+    let how = match size.checked_sub(len) {
+        Some(0) => return None,
+        Some(more) if more == after => "the rest was appended; copy the table alone to a new file",
+        _ if after > 0 => return None,
+        None => "bytes are missing; copy it again",
+        Some(_) if tail.contains(&b'\n') && !tail.windows(2).any(is_other_end) => {
+            "line ends were changed, as in text mode; copy it again in binary mode"
+        }
+        Some(_) => "bytes were inserted; copy it again",
+    };
+    Some(format!(
+        "a LevelDB table of {len} bytes, by its footer, in a file of {size}: {how}"
+    ))
+}
+
+fn unknown(head: &[u8], tail: &[u8], size: u64) -> String {
     let how = match tail.last_chunk::<8>() {
         Some(magic) if size >= FOOTER_LEN as u64 => {
             let expected = MAGIC.to_le_bytes();
@@ -130,10 +156,24 @@ fn unknown(tail: &[u8], size: u64) -> String {
         }
         _ => format!("it has only {size} bytes, and the footer alone takes 48"),
     };
+    if begins_with_block(head) {
+        return format!(
+            "the beginning of a LevelDB table: {how}; it was cut short, is still being written, or is damaged at its end: copy it \
+             again, or what is left of it by `salvage`"
+        );
+    }
     format!(
         "no LevelDB table, or not all of one: {how}; it may be something else, cut short, or still being written: check \
          where it comes from"
     )
+}
+
+fn begins_with_block(head: &[u8]) -> bool {
+    // Codecs are few, and checksums take longer.
+    let may_end = |len: &usize| head.get(*len) <= Some(&4);
+    let frame = |len: usize| head.get(..len + TRAILER_LEN);
+    let mut frames = (1..head.len()).filter(may_end).filter_map(frame);
+    frames.any(|frame| verify_frame(frame).is_ok())
 }
 
 #[cfg(test)]
@@ -259,11 +299,27 @@ mod tests {
     #[test]
     fn tables_cut_short_are_not_all_of_a_table() {
         for len in 2..TABLE.len() {
-            assert_says(
-                &TABLE[..len],
-                &["not all of one", "cut short", "still being written"],
-            );
+            let what = if len < 32 {
+                "not all of one"
+            } else {
+                "the beginning of a LevelDB table"
+            };
+            assert_says(&TABLE[..len], &[what, "cut short", "still being written"]);
         }
+    }
+
+    #[test]
+    fn what_was_appended_to_a_table_is_counted() {
+        for (extra, size) in [(1, 113), (5000, 5112)] {
+            let longer = [&TABLE[..], &noise(extra)].concat();
+            let what = format!(
+                "a LevelDB table of 112 bytes, by its footer, in a file of {size}: the rest was appended"
+            );
+            assert_says(&longer, &[&what]);
+        }
+        // A footer that leads elsewhere is not that of a table which ends there.
+        let moved = [b"x", &TABLE[..], b"\n"].concat();
+        assert!(!word(&moved).contains("appended"));
     }
 
     #[test]

@@ -135,8 +135,8 @@ impl Source {
         }
     }
 
-    /// What `make` makes of the file at `path` and its size. Refuses all but regular files: what else can be opened may have no
-    /// size, no end, or nobody who writes it.
+    /// What `make` makes of the file at `path` and its size. Accepts only regular files: a device or a pipe may have no size or no end,
+    /// and opening a pipe without a writer blocks.
     pub(crate) fn of_file(
         path: &Path,
         doing: &str,
@@ -168,7 +168,7 @@ impl Source {
         self
     }
 
-    /// What errors of a table call this source: the path of a file that was opened by it.
+    /// What errors of a table call this source: the path of a file that was opened by it, or what [`named`](Source::named) set.
     pub fn name(&self) -> Option<&Path> {
         self.path.as_deref()
     }

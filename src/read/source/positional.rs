@@ -89,7 +89,7 @@ fn read_cached(
     each: &mut dyn FnMut(usize, io::Result<Bytes>),
 ) -> Vec<Missing> {
     use rustix::io::{Errno, ReadWriteFlags, preadv2};
-    // Kernels before 4.14 and some file systems do not know the flag. One failed call tells for all parts.
+    // Kernels before 4.14 and some file systems do not know the flag. After one failed call, the others are not made.
     let mut is_refused = false;
     let mut read = |&(offset, len): &(u64, usize)| {
         let mut buffer = Vec::new();

@@ -13,13 +13,41 @@ use crate::read::source::positional;
 /// Implement it for whatever holds a table: an object store, an archive member, an encrypted file.
 ///
 /// A read returns **all `len` bytes at `offset`, or an error**. The content must not change while a table is open on it.
+///
+/// ```
+/// use leveltable::{ReadAt, bytes::Bytes};
+/// use std::{fs::File, io};
+///
+/// /// A table inside of a larger file; `Source::from(Arc::new(member))` opens it.
+/// struct Member {
+///     archive: File,
+///     start: u64,
+///     size: u64,
+/// }
+///
+/// impl ReadAt for Member {
+///     fn size(&self) -> io::Result<u64> {
+///         Ok(self.size)
+///     }
+///
+///     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+///         self.archive.read_at(self.start + offset, len)
+///     }
+/// }
+/// ```
 pub trait ReadAt: Send + Sync {
     /// Size in bytes. Called once, when a table is opened.
+    ///
+    /// # Errors
+    ///
+    /// Those of the source; the table is not opened then.
     fn size(&self) -> io::Result<u64>;
 
-    /// Reads the `len` bytes at `offset`. If the content ends before, returns [`io::ErrorKind::UnexpectedEof`].
+    /// Reads the `len` bytes at `offset`. A table reads only within [`size`](ReadAt::size).
     ///
-    /// A table reads only within [`size`](ReadAt::size).
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::UnexpectedEof`] if the content ends before, and those of the source.
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes>;
 
     /// Reads several parts, each an offset and a length, as by [`read_at`](ReadAt::read_at). Gives the result of each to

@@ -32,6 +32,21 @@ const ENTRY_OVERHEAD: u64 = 96;
 /// lookups of what does not fit pay little for it. Scans leave no uncompressed blocks of a file there.
 ///
 /// When the last clone of a table is dropped, its blocks are removed.
+///
+/// ```
+/// use leveltable::{BlockCache, OpenOptions, WriteOptions};
+///
+/// let cache = BlockCache::new(64 << 20);
+/// let mut builder = WriteOptions::new().build(Vec::new());
+/// builder.add("key", [7; 3000])?; // compresses well
+/// let (file, _) = builder.finish_into_writer()?;
+/// let table = OpenOptions::new().cache(cache.clone()).open_source(file)?;
+/// table.get("key")?;
+/// assert!(cache.size() > 3000 && cache.size() < cache.capacity());
+/// assert_eq!(cache.stats().misses, 1);
+/// assert_eq!(BlockCache::shared().capacity(), 32 << 20);
+/// # Ok::<(), leveltable::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct BlockCache(pub(crate) Arc<Shared>);
 
@@ -135,12 +150,12 @@ impl BlockCache {
         SHARED.clone()
     }
 
-    /// Most bytes that the cache holds.
+    /// Most bytes that the cache holds. Takes a lock for each shard.
     pub fn capacity(&self) -> u64 {
         self.0.blocks.capacity()
     }
 
-    /// Bytes that it holds now, bookkeeping included.
+    /// Bytes that it holds now, bookkeeping included. Takes a lock for each shard.
     pub fn size(&self) -> u64 {
         self.0.blocks.weight()
     }

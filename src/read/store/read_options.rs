@@ -1,6 +1,16 @@
 //! How an open table is read.
 
 /// How an open table is read; see [`Table::with_read_options`](crate::Table::with_read_options).
+///
+/// ```
+/// use leveltable::{OpenOptions, ReadOptions, WriteOptions};
+///
+/// # let (file, _) = WriteOptions::new().build(Vec::new()).finish_into_writer()?;
+/// let table = OpenOptions::new().open_source(file)?;
+/// let scan = table.with_read_options(ReadOptions::new().fill_cache(false));
+/// assert_eq!(scan.iter().count(), 0);
+/// # Ok::<(), leveltable::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct ReadOptions {
@@ -19,7 +29,7 @@ impl ReadOptions {
         ReadOptions { fill_cache: true }
     }
 
-    /// Whether blocks that are read are kept in the cache. `false` suits a long scan, which would evict the blocks that lookups
+    /// Whether blocks that are read are kept in the cache. The default is `true`. `false` suits a long scan, which would evict the blocks that lookups
     /// use. A block that is in the cache is used either way.
     pub fn fill_cache(mut self, yes: bool) -> ReadOptions {
         self.fill_cache = yes;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::comparator::Order;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, show_key};
 use crate::filter::{FilterEntry, FilterLayout};
 use crate::format::Defect;
 use crate::format::block::Block;
@@ -52,6 +52,17 @@ use crate::read::table::opened::Opened;
 ///     let (key, value) = entry?;
 ///     println!("{} is {}", key.escape_ascii(), value.escape_ascii());
 /// }
+///
+/// // What it is. These read nothing, and take no lock.
+/// assert_eq!((table.entries(), table.data_blocks()), (Some(2), 1));
+/// assert_eq!(table.properties().unwrap().comparator, "leveldb.BytewiseComparator");
+/// assert_eq!(table.filter().unwrap().policy, "leveltable.Ribbon1");
+/// assert!(table.prefix_filter().is_none() && table.file_bytes() < 1000);
+///
+/// // What it did.
+/// assert!(!table.may_contain("cherry")?);
+/// assert!(table.stats().filter_rejected > 0);
+/// assert!(table.filter_layout()?.unwrap().whole_table);
 /// # Ok::<(), leveltable::Error>(())
 /// ```
 #[derive(Clone)]
@@ -176,12 +187,12 @@ impl Table {
         found.map_err(|NotLoaded| self.opened.parts.missing_for(key, order, layers))
     }
 
-    /// What [`candidate`](Table::candidate) returns, by what is there of filter and index.
+    /// What [`candidate`](Table::candidate) returns, by the parts of filter and index that are in memory.
     ///
     /// If the last key passed the filter, this one is expected to, and its block is prefetched before the filter is asked: the
-    /// processor then waits for the memory of both at once. (It can have the memory of some 200 to 500 instructions under way;
-    /// behind a filter that waits, the block is out of that reach.) Absent keys, most of which come after others, are spared the
-    /// search in the index, unless the filter has to know the block.
+    /// processor then waits for the memory of both at once. (It looks 200 to 500 instructions ahead, so it would not reach the block
+    /// while it waits for the filter.) Otherwise the filter is asked first: absent keys often follow absent keys, and need no search of
+    /// the index then, unless the filter depends on the block.
     #[inline(always)] // a call of it takes a tenth of the instructions of an absent key
     pub(crate) fn candidate_here(
         &self,
@@ -267,13 +278,35 @@ impl Table {
     ) -> Result<Option<R>> {
         let (Opened { parts, store, .. }, order) = (&*self.opened, self.order()?);
         let Some(found) = self.candidate(key, order)? else {
-            return Ok(None);
+            return self.missed(key, order);
         };
         let mut own = None;
         let (bytes, block) = store.load(parts, found, self.read, true, &mut own)?;
         let value = find_value((bytes, block), key, order, found.part());
         let value = value.map_err(|defect| store.locate(found.to_ref(), defect))?;
-        Ok(value.map(|value| take(bytes, value)))
+        value.map_or_else(
+            || self.missed(key, order),
+            |value| Ok(Some(take(bytes, value))),
+        )
+    }
+
+    /// What a lookup of a `key` returns that the table does not hold: an error if no key of the table has its form.
+    #[inline(always)]
+    fn missed<R>(&self, key: &[u8], order: &Order) -> Result<Option<R>> {
+        match order {
+            Order::Custom(_) if order.is_foreign(key) => Err(self.not_internal(key)),
+            _ => Ok(None),
+        }
+    }
+
+    #[cold]
+    fn not_internal(&self, key: &[u8]) -> Error {
+        let message = format!(
+            "{} is no internal key: look for user keys with DbTable",
+            show_key(key)
+        );
+        let error = Error::new(ErrorKind::InvalidState, message);
+        self.opened.store.file.name_in(error)
     }
 
     /// Counts that the filter passed a key, or did not.
@@ -303,7 +336,7 @@ impl Table {
         counters.add_answer(passes, Counter::PrefixPassed, Counter::PrefixRejected);
     }
 
-    /// Counters of the table's work so far, for all its clones together, opening included.
+    /// Counters of the table's work so far, for all its clones together, opening included. Reads nothing and takes no lock.
     pub fn stats(&self) -> Stats {
         self.opened.store.file.counters.snapshot()
     }

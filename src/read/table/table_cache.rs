@@ -31,6 +31,8 @@ use crate::read::table::Table;
 ///     assert_eq!(table.get("key")?, None);
 /// }
 /// assert_eq!(tables.len(), 3);
+/// tables.remove(&1); // before its file is deleted
+/// assert!(!tables.is_empty());
 /// # Ok::<(), leveltable::Error>(())
 /// ```
 #[derive(Debug)]
@@ -59,7 +61,7 @@ type Cells<K, T> = HashMap<K, Arc<Cell<T>>>;
 
 /// A table that a [`TableCache`] can hold: a handle of which clones share everything.
 pub trait OpenTable: Clone {
-    /// Bytes of memory that it takes now, without blocks. It may grow.
+    /// Bytes of memory that it takes now, without blocks, such as [`Table::weight`]. It may grow.
     fn weight(&self) -> usize;
 }
 
@@ -170,13 +172,14 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
         Ok(table)
     }
 
-    /// Closes the table that goes by `key`, if it is open: before its file is deleted or replaced.
+    /// Closes the table that goes by `key`, if it is open: before its file is deleted or replaced. Takes some twenty locks, one after
+    /// the other.
     pub fn remove(&self, key: &K) {
         let removed = self.take(&mut lock(&self.tables), key);
         drop(removed); // when no lock is held
     }
 
-    /// Number of open tables.
+    /// Number of open tables. Takes no lock.
     pub fn len(&self) -> usize {
         self.open.load(Relaxed) as usize
     }

@@ -44,6 +44,10 @@ use crate::read::walk::ahead::ReadAhead;
 /// assert!(cursor.prev()?);
 /// assert_eq!(cursor.key(), b"apple");
 /// assert!(!cursor.prev()?, "before the first");
+/// assert!(!cursor.is_valid());
+/// assert!(cursor.seek_to_last()?);
+/// assert_eq!(cursor.key(), b"cherry");
+/// assert!(cursor.seek_to_first()?);
 /// # Ok::<(), leveltable::Error>(())
 /// ```
 #[derive(Clone)]
@@ -87,7 +91,7 @@ impl fmt::Debug for Cursor {
 }
 
 impl Table {
-    /// Returns a cursor before the first entry.
+    /// Returns a [cursor](Cursor) before the first entry. Reads nothing yet.
     pub fn cursor(&self) -> Cursor {
         Cursor::of_table(self, (Bound::Unbounded, Bound::Unbounded))
     }

@@ -128,11 +128,11 @@ impl<C: Walk> Ends<C> {
     }
 }
 
-/// The error of a range in a merge that shows a snapshot, or that was advanced.
+/// The error of a range in a merge that was advanced, or merged before and then advanced.
 #[cold]
 pub(crate) fn not_whole() -> Error {
     Error::new(
         ErrorKind::InvalidState,
-        "an input of a merge is a range of all entries that was not advanced yet, at no snapshot: call `at` on the merge",
+        "a range or cursor was advanced before it was merged, and a merge begins at the first entry: make a new one",
     )
 }

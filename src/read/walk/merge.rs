@@ -40,6 +40,9 @@ use crate::read::walk::run::check_orders;
 /// assert_eq!((cursor.value(), cursor.input()), (&b"green"[..], 0));
 /// assert!(cursor.next()?);
 /// assert_eq!((cursor.value(), cursor.input()), (&b"red"[..], 1));
+/// assert!(cursor.seek_to_last()? && cursor.is_valid());
+/// assert_eq!(cursor.key(), b"cherry");
+/// assert!(cursor.seek_to_first()?);
 /// # Ok::<(), leveltable::Error>(())
 /// ```
 #[derive(Clone)]

@@ -16,7 +16,7 @@ use crate::read::walk::table_walk::TableWalk;
 use crate::sorted_input::SortedCursor;
 
 impl Table {
-    /// All entries in order, from either end.
+    /// All entries in order, from either end. Reads nothing until the first is taken.
     pub fn iter(&self) -> TableRange {
         self.range(..)
     }

@@ -1,0 +1,95 @@
+//! The words of messages: what to do, by the commands of the tool.
+
+use std::fs;
+
+use tempfile::TempDir;
+
+use super::{complaint, run, testdata};
+
+/// Asserts that a command fails with these words, and without those of the library.
+#[track_caller]
+fn assert_says(args: &[&str], words: &[&str]) {
+    let message = complaint(run(args), 2);
+    for word in words {
+        assert!(message.contains(word), "{word:?} not in: {message}");
+    }
+    assert!(!message.contains("leveltable-repair lists"), "{message}");
+}
+
+#[test]
+fn damage_names_the_commands_that_help() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("words.ldb");
+    let mut file = fs::read(testdata("words-b1024-r16-bloom10.ldb")).unwrap();
+    file[3000] ^= 1;
+    fs::write(&path, &file).unwrap();
+    let path = path.to_str().unwrap();
+    let both =
+        "; `leveltable verify` lists all damage, and `leveltable salvage` copies what is sound";
+    assert_says(
+        &["scan", path, "--keys", "plain"],
+        &["corrupt data block at offset 2099: ", both],
+    );
+
+    // In the directory of a database, its table is a part of what can be repaired.
+    let path = directory.path().join("000005.ldb");
+    fs::write(directory.path().join("CURRENT"), "MANIFEST-000002\n").unwrap();
+    fs::write(&path, &file).unwrap();
+    let words = ["corrupt data block at offset 2099: ", "`leveltable repair "];
+    assert_says(&["scan", path.to_str().unwrap(), "--keys", "plain"], &words);
+}
+
+#[test]
+fn bad_copies_are_told_apart() {
+    let directory = TempDir::new().unwrap();
+    let file = fs::read(testdata("words-b1024-r16-bloom10.ldb")).unwrap();
+    let len = file.len();
+    let lines: Vec<&[u8]> = file.split(|&byte| byte == b'\n').collect();
+    for (copy, words) in [
+        (
+            file[..len - 1].to_vec(),
+            "the beginning of a LevelDB table: its last 8 bytes are ".to_owned(),
+        ),
+        (
+            [&file[..], b"\r"].concat(),
+            format!(
+                "a LevelDB table of {len} bytes, by its footer, in a file of {}: the rest was",
+                len + 1
+            ),
+        ),
+        (
+            file[100..].to_vec(),
+            "bytes are missing; copy it again".to_owned(),
+        ),
+        (
+            lines.join(&b"\r\n"[..]),
+            "line ends were changed, as in text mode; copy it again in binary mode".to_owned(),
+        ),
+    ] {
+        let path = directory.path().join("copy.ldb");
+        fs::write(&path, copy).unwrap();
+        assert_says(&["get", path.to_str().unwrap(), "key"], &[&words]);
+    }
+}
+
+/// It was said not to be a database's table, although the user said that it is.
+#[test]
+fn a_databases_table_in_another_order_is_called_one() {
+    let directory = TempDir::new().unwrap();
+    let out = directory.path().join("copy.ldb");
+    let table = testdata("db-compacted-reverse.ldb");
+    for keys in ["auto", "database"] {
+        let args = [
+            "salvage",
+            table.to_str().unwrap(),
+            out.to_str().unwrap(),
+            "--keys",
+            keys,
+        ];
+        let words = [
+            "this table is not in the order of \"leveldb.BytewiseComparator\"",
+            "only a program that has its comparator can copy it, by `salvage` of leveltable-repair",
+        ];
+        assert_says(&args, &words);
+    }
+}
