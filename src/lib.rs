@@ -124,6 +124,7 @@ pub mod filter;
 pub mod format;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod held;
 pub mod merge {
     //! Walking several tables as one: what [`Table::merge`](crate::Table::merge) returns.
 
