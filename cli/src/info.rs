@@ -77,7 +77,14 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
     }
     let opened = open_any(path, false, || {
         open_with_filter(path, keys, args.is_full(), &mut fault)
-    })?;
+    });
+    let (opened, held) = match opened {
+        Err(failure) => match database::open_beside(path, &failure) {
+            Some(db) => (Opened::Database(db), Some(failure)),
+            None => return Err(failure),
+        },
+        Ok(opened) => (opened, None),
+    };
     let empty = Record::new(path, args);
     let (record, lines) = match opened {
         Opened::Table(mut table) => {
@@ -108,6 +115,10 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
     let unreadable = record.unreadable.unwrap_or_default();
     for fault in &unreadable {
         complain("unreadable", fault);
+    }
+    if let Some(failure) = held {
+        complain("error", &failure.to_string());
+        return Ok(Answer::Unknown);
     }
     Ok(Answer::yes_if(unreadable.is_empty()))
 }
