@@ -94,6 +94,7 @@ pub mod format;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 pub mod guide;
+mod held;
 pub mod merge {
     //! Walking several tables as one: what [`Table::merge`](crate::Table::merge) returns.
 

@@ -16,6 +16,7 @@ use crate::format::codec::Compression;
 pub use crate::format::internal_key::{internal_order, user_key, user_order};
 pub use crate::format::page;
 use crate::format::properties::Properties;
+pub use crate::held::{advice, is_about_held, is_held, rename_patiently};
 use crate::read::open::options::OpenOptions;
 pub use crate::read::open::recognise::Evidence;
 pub use crate::read::parts::bounds::prefix_bounds_from;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// The rooms, lowest first. A file may import from its own room and from any before it.
 const ROOMS: [&[&str]; 14] = [
-    &["coding", "error"],
+    &["coding", "error", "held"],
     &["comparator", "sorted_input"],
     &["filter"],
     &["format"],

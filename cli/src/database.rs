@@ -14,6 +14,7 @@ use leveltable_database::{
 };
 use serde_json::json;
 
+use crate::failure::Failure;
 use crate::output::{complain, note};
 use crate::path::{is_database, kind_of};
 use crate::row::{Bounds, Row, RowSource, directed};
@@ -25,6 +26,13 @@ pub(crate) fn options(skip_damaged: bool) -> DatabaseOptions {
         .tables(OpenOptions::new().no_cache())
         .max_open_tables(100)
         .skip_damaged(skip_damaged)
+}
+
+/// Opens what can be read of a database beside a program that holds files of it. `None` if `failure` has another reason.
+pub(crate) fn open_beside(path: &Path, failure: &Failure) -> Option<Database> {
+    let is_held = failure.to_string().contains("another program holds");
+    let options = is_held.then(|| options(true).skip_held(true))?;
+    options.open_without_manifest(path).ok()
 }
 
 /// Says on standard error which records of logs were left out of `db` because they are damaged. Returns whether there are any.

@@ -78,7 +78,14 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
     let mut fault = None;
     let opened = open_any(path, false, || {
         open_with_filter(path, wanted.keys, wanted.full, &mut fault)
-    })?;
+    });
+    let (opened, held) = match opened {
+        Err(failure) => match database::open_beside(path, &failure) {
+            Some(db) => (Opened::Database(db), Some(failure)),
+            None => return Err(failure),
+        },
+        Ok(opened) => (opened, None),
+    };
     let described = match opened {
         Opened::Table(mut table) => {
             // In a large table another order than the one that was assumed shows only when a block is read.
@@ -106,6 +113,10 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
     }
     for fault in &described.unreadable {
         complain("unreadable", fault);
+    }
+    if let Some(failure) = held {
+        complain("error", &failure.to_string());
+        return Ok(Answer::Unknown);
     }
     Ok(Answer::yes_if(described.unreadable.is_empty()))
 }

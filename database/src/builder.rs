@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use leveltable::db::{InternalKey, ValueType};
-use leveltable::sister_crates::show_key;
+use leveltable::sister_crates::{rename_patiently, show_key};
 use leveltable::{BytewiseComparator, Comparator, DbTableBuilder, Error, ErrorKind, Result};
 use leveltable::{SortedInput, WriteOptions};
 
@@ -118,9 +118,10 @@ impl DatabaseBuildOptions {
 #[derive(Debug)]
 #[must_use = "there is no database until `finish`"]
 pub struct DatabaseBuilder {
+    /// Dropped before `target`: Windows keeps directories of open files.
+    table: Option<DbTableBuilder<Box<dyn NewFile>>>,
     target: Box<dyn NewDirectory>,
     options: DatabaseBuildOptions,
-    table: Option<DbTableBuilder<Box<dyn NewFile>>>,
     /// Whether the table has its size, and ends before the next user key.
     is_full: bool,
     /// The user key last added to a full table.
@@ -320,7 +321,8 @@ impl DatabaseBuilder {
         let target = &mut self.target;
         let synced = target.sync();
         synced.map_err(|error| failed("syncing the directory of a new database", error, &path))?;
-        target.publish().map_err(|error| match error.kind() {
+        let published = rename_patiently(|| target.publish());
+        published.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => taken(&path),
             _ => failed("renaming a finished database to its path", error, &path),
         })?;

@@ -66,7 +66,7 @@ pub mod sister_crates {
     pub use crate::indexeddb::{built_in_comparator, is_indexed_db_key};
     pub use crate::log::check_foreign;
     pub use crate::storage::{
-        Directory, FileSystem, NewDirectory, NewFile, Sequential, check_space, new_like,
+        Directory, FileSystem, NewDirectory, NewFile, Sequential, check_space, failed, new_like,
     };
     pub use crate::writer::holds_lock;
     use crate::{CompactOptions, Compacted, Database, DatabaseOptions};

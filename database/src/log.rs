@@ -353,6 +353,9 @@ pub struct Recovery {
     pub missing_log: Option<u64>,
     /// With [`skip_damaged`](crate::DatabaseOptions::skip_damaged) and without a MANIFEST: tables that were left out, and why.
     pub unreadable_tables: Vec<(String, Error)>,
+    /// With [`skip_held`](crate::DatabaseOptions::skip_held) and without a MANIFEST: names of files that were left out because
+    /// another program holds them.
+    pub held: Vec<String>,
 }
 
 /// A log that was read.
@@ -369,6 +372,17 @@ pub struct ReadLog {
 }
 
 impl Recovery {
+    /// What is not known of the contents because the MANIFEST was not read, and because other programs hold files; `None` if it was.
+    pub fn unknown(&self) -> Option<String> {
+        let mut unknown = "which tables are obsolete, and so which keys were deleted".to_owned();
+        if !self.held.is_empty() {
+            let held = self.held.join(", ");
+            let program = "which another program holds";
+            unknown += &format!("; newer values and deletions in {held}, {program}");
+        }
+        self.without_manifest.then_some(unknown)
+    }
+
     /// Reads all items, and returns where they end. Passes each record to `take`. Notes torn ends and runs of zeros; damage, too,
     /// if it may be skipped.
     pub(crate) fn read(

@@ -25,6 +25,7 @@ pub struct DatabaseOptions {
     pub(crate) tables: OpenOptions,
     max_open_tables: Option<usize>,
     pub(crate) skip_damaged: bool,
+    pub(crate) skip_held: bool,
 }
 
 impl DatabaseOptions {
@@ -57,6 +58,14 @@ impl DatabaseOptions {
     /// and what they deleted or replaced appears again.
     pub fn skip_damaged(mut self, yes: bool) -> DatabaseOptions {
         self.skip_damaged = yes;
+        self
+    }
+
+    /// Lets [`open_without_manifest`](DatabaseOptions::open_without_manifest) leave out files that another program holds instead of
+    /// failing, as LevelDB holds its log and its MANIFEST on Windows. [`Recovery::held`](crate::Recovery::held) names them, and
+    /// [`Recovery::unknown`](crate::Recovery::unknown) says what is not known without them.
+    pub fn skip_held(mut self, yes: bool) -> DatabaseOptions {
+        self.skip_held = yes;
         self
     }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use itertools::Itertools as _;
 use leveltable::db::{DbEntry, InternalKeyComparator, MAX_SEQUENCE};
+use leveltable::sister_crates::{is_about_held, is_held};
 use leveltable::{BytewiseComparator, Comparator, Compression, Corruption, DbTable, Error};
 use leveltable::{ErrorKind, OpenOptions, Result, Section, TableCache, WriteOptions};
 
@@ -148,7 +149,7 @@ impl State {
     /// Fails with [`ErrorKind::Replaced`] if what was read may not fit together: a memtable became a table in between.
     pub(crate) fn read(dir: &Arc<dyn Directory>, options: &DatabaseOptions) -> Result<State> {
         let current = Current::open(&**dir)?;
-        let mut state = State::new(dir, options, Version::read(&current)?)?;
+        let mut state = State::new(dir, options, Version::read(&current)?, false)?;
         // The logs were read between two looks at the MANIFEST. Those that have become tables since are read twice, which changes
         // nothing, and of compactions the newer result is as good. Only a log that is too new to have been read would be missed.
         let first_log = state.version.stated.log_number;
@@ -173,16 +174,23 @@ impl State {
         dir: &Arc<dyn Directory>,
         options: &DatabaseOptions,
     ) -> Result<State> {
-        let mut state = State::new(dir, options, Version::default())?;
+        let mut state = State::new(dir, options, Version::default(), options.skip_held)?;
         state.recovery.without_manifest = true;
         for (name, bytes) in list(&**dir)? {
             let (FileKind::Table, Some(number)) = FileKind::of(&name) else {
+                let is_manifest = FileKind::of(&name).0 == FileKind::Manifest;
+                if options.skip_held && is_manifest && dir.open(&name).is_err_and(|e| is_held(&e)) {
+                    state.recovery.held.push(name);
+                }
                 continue;
             };
             let opened = state.open(number, bytes.unwrap_or(0));
             match opened.and_then(|table| describe(&table, number)) {
                 Ok(Some(file)) => state.version.add(0, file),
                 Ok(None) => {}
+                Err(error) if options.skip_held && is_about_held(&error) => {
+                    state.recovery.held.push(name);
+                }
                 Err(error) if options.skip_damaged => {
                     state.recovery.unreadable_tables.push((name, error));
                 }
@@ -192,8 +200,14 @@ impl State {
         state.with_runs()
     }
 
-    /// Reads logs to their ends, one after the other: what a log shows was written after all of those before it.
-    fn new(dir: &Arc<dyn Directory>, options: &DatabaseOptions, version: Version) -> Result<State> {
+    /// Reads logs to their ends, one after the other: what a log shows was written after all of those before it. `skip_held` leaves out
+    /// those that another program holds.
+    fn new(
+        dir: &Arc<dyn Directory>,
+        options: &DatabaseOptions,
+        version: Version,
+        skip_held: bool,
+    ) -> Result<State> {
         let stated = version.stated.comparator.as_deref();
         let order: Arc<dyn Comparator> = match (&options.comparator, stated) {
             (Some(given), _) => given.clone(),
@@ -212,13 +226,17 @@ impl State {
         let (mut recovery, mut newest) = (Recovery::default(), HashMap::<Bytes, DbEntry>::new());
         // Listed once, before any is read.
         for (_, _, name) in needed_logs(&**dir, &version)? {
-            recovery.read_log(&**dir, &name, options.skip_damaged, |entry, _| {
+            let read = recovery.read_log(&**dir, &name, options.skip_damaged, |entry, _| {
                 last_sequence = last_sequence.max(entry.sequence);
                 let known = newest.get(&entry.user_key);
                 if known.is_none_or(|known| known.sequence <= entry.sequence) {
                     newest.insert(entry.user_key.clone(), entry);
                 }
-            })?;
+            });
+            match read {
+                Err(error) if skip_held && is_about_held(&error) => recovery.held.push(name),
+                read => read?,
+            }
         }
         let last_log = recovery.logs.last().map_or(0, |log| log.number);
         recovery.missing_log = version.stated.log_number.filter(|&log| log > last_log);

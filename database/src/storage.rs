@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use leveltable::sister_crates::sync_directory;
+use leveltable::sister_crates::{advice, sync_directory};
 use leveltable::{Error, ReadAt, Result, Source};
 use same_file::Handle;
 use tempfile::TempDir;
@@ -91,14 +91,9 @@ impl NewFile for File {
 #[derive(Debug)]
 pub struct FileSystem(pub PathBuf);
 
-const IN_USE: &str = ", which its writer keeps to itself, as LevelDB does on Windows; close it";
-
-/// A failed operation on a path. On Windows, LevelDB's writer opens its log and its MANIFEST for itself alone.
-pub(crate) fn failed(doing: &str, error: io::Error, path: &Path) -> Error {
-    // 32 is ERROR_SHARING_VIOLATION.
-    let is_in_use = cfg!(windows) && error.raw_os_error() == Some(32);
-    let hint = if is_in_use { IN_USE } else { "" };
-    Error::io(format!("{doing}{hint}"), error).at_path(path)
+/// A failed operation on a path, with what a user of Windows can do.
+pub fn failed(doing: &str, error: io::Error, path: &Path) -> Error {
+    Error::io(format!("{doing}{}", advice(&error)), error).at_path(path)
 }
 
 /// Opens a regular file for reading. (Opening a pipe would wait for its writer.)

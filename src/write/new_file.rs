@@ -1,13 +1,14 @@
 //! Where a table is written to: any writer, or a path where it appears whole or not at all.
 
 use std::ffi::OsStr;
-use std::fs::{File, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, PathPersistError, TempPath};
 
 use crate::error::{Error, Result};
+use crate::held::{advice, rename_patiently};
 use crate::write::options::WriteOptions;
 
 /// Where a [`TableBuilder`](crate::TableBuilder) writes: any [`io::Write`], or a [`NewFile`].
@@ -73,14 +74,18 @@ pub struct NewFile {
     replace: bool,
     /// Whether the file and its name are synced.
     sync: bool,
+    /// [`rename`]. Tests put faults in its place.
+    rename: fn(TempPath, &Path, bool) -> Result<(), PathPersistError>,
 }
 
 impl NewFile {
     /// Fails now if the file could not be published at `path` later.
     pub(crate) fn create(path: &Path, options: &WriteOptions) -> Result<NewFile> {
         let replace = options.replace;
-        let failed = |e| Error::io("creating a table", e).at_path(path);
-        let target = publishable(path, replace).map_err(failed)?;
+        let failed = |e| Error::io(format!("creating a table{}", advice(&e)), e).at_path(path);
+        let target = publishable(path, replace)
+            .and_then(without_limit)
+            .map_err(failed)?;
         let mut builder = tempfile::Builder::new();
         builder.prefix(".leveltable-").suffix(".tmp");
         // The errors of `tempfile_in` name the temporary file, of which the caller does not know.
@@ -94,6 +99,7 @@ impl NewFile {
             target,
             replace,
             sync: options.sync,
+            rename,
         })
     }
 }
@@ -111,12 +117,19 @@ impl sealed::Destination for NewFile {
             let synced = self.temporary.as_file().sync_all();
             synced.map_err(|e| Error::io("syncing a finished table", e))?;
         }
-        let renamed = if self.replace {
-            self.temporary.persist(&self.target)
-        } else {
-            self.temporary.persist_noclobber(&self.target)
-        };
-        renamed.map_err(|e| Error::io("renaming a finished table to its path", e.error))?;
+        // Closes the file: some systems do not rename an open one.
+        let mut temporary = Some(self.temporary.into_temp_path());
+        let renamed = rename_patiently(|| match temporary.take() {
+            Some(path) => (self.rename)(path, &self.target, self.replace).map_err(|refused| {
+                temporary = Some(refused.path);
+                refused.error
+            }),
+            None => Ok(()),
+        });
+        renamed.map_err(|e| {
+            let doing = "renaming a finished table to its path";
+            Error::io(format!("{doing}{}", advice(&e)), e)
+        })?;
         if !self.sync {
             return Ok(());
         }
@@ -159,6 +172,28 @@ fn publishable(path: &Path, replace: bool) -> io::Result<PathBuf> {
     }
 }
 
+/// Gives a file its name, in the place of another one if it may be replaced.
+fn rename(file: TempPath, to: &Path, replace: bool) -> Result<(), PathPersistError> {
+    if replace {
+        file.persist(to)
+    } else {
+        file.persist_noclobber(to)
+    }
+}
+
+/// Returns an absolute path in a form that may be of any length: on Windows, others have at most 260 characters, and `tempfile`, unlike
+/// the standard library, renames to a path as it is.
+fn without_limit(path: PathBuf) -> io::Result<PathBuf> {
+    // Names of temporary files may be longer.
+    const SHORT: usize = 200;
+    match path.file_name() {
+        Some(name) if cfg!(windows) && path.as_os_str().len() > SHORT => {
+            Ok(fs::canonicalize(directory(&path))?.join(name))
+        }
+        _ => Ok(path),
+    }
+}
+
 /// The directory of a file, whose path is absolute.
 fn directory(file: &Path) -> &Path {
     file.parent().unwrap_or(file)
@@ -186,4 +221,94 @@ pub fn sync_directory(directory: &Path) -> io::Result<()> {
 #[cfg(not(unix))]
 pub fn sync_directory(_: &Path) -> io::Result<()> {
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::ErrorKind;
+
+    thread_local! {
+        /// How many of the next renamings fail, and as what.
+        static REFUSALS: Cell<(u32, Refusal)> = const { Cell::new((0, held)) };
+    }
+
+    type Refusal = fn() -> io::Error;
+
+    fn held() -> io::Error {
+        io::Error::from_raw_os_error(32)
+    }
+
+    fn denied() -> io::Error {
+        io::ErrorKind::PermissionDenied.into()
+    }
+
+    fn refusing(path: TempPath, to: &Path, replace: bool) -> Result<(), PathPersistError> {
+        assert_closed(&path);
+        let (left, error) = REFUSALS.get();
+        if left == 0 {
+            return rename(path, to, replace);
+        }
+        REFUSALS.set((left - 1, error));
+        let error = error();
+        Err(PathPersistError { error, path })
+    }
+
+    /// A file that is open is not renamed on some systems.
+    fn assert_closed(path: &Path) {
+        for open in fs::read_dir("/proc/self/fd")
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            assert_ne!(fs::read_link(open.path()).ok().as_deref(), Some(path));
+        }
+    }
+
+    /// Writes a file in the place of another one, or where nothing is, while `refusals` renamings fail.
+    fn write(path: &Path, text: &str, refusals: (u32, Refusal), replace: bool) -> Result<()> {
+        let options = WriteOptions::new().replace_existing(replace);
+        let mut file = NewFile::create(path, &options)?;
+        file.rename = refusing;
+        REFUSALS.set(refusals);
+        sealed::Destination::write_all(&mut file, text.as_bytes()).unwrap();
+        sealed::Destination::publish(file)
+    }
+
+    #[test]
+    fn a_file_that_is_held_for_a_moment_gets_its_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let refusals: [(u32, Refusal); 4] = [(0, held), (1, held), (1, denied), (9, denied)];
+        for (at, refusals) in refusals.into_iter().enumerate() {
+            for replace in [false, true] {
+                let path = directory
+                    .path()
+                    .join(if replace { "replaced" } else { "new" });
+                let value = at.to_string();
+                write(&path, &value, refusals, replace).unwrap();
+                assert_eq!(fs::read_to_string(&path).unwrap(), value);
+            }
+            fs::remove_file(directory.path().join("new")).unwrap();
+        }
+        let names = fs::read_dir(directory.path()).unwrap();
+        assert_eq!(names.count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_stays_held_is_an_error_and_leaves_what_was_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("table");
+        write(&path, "old", (0, held), true).unwrap();
+        for refusal in [held as Refusal, denied] {
+            let error = write(&path, "new", (1000, refusal), true).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Io);
+            let is_held = refusal().raw_os_error().is_some();
+            let says = error.to_string().contains("another program holds");
+            assert_eq!(says, is_held, "{error}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+            assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        }
+    }
 }

@@ -40,6 +40,20 @@ fn golden_tables_hold_the_same_in_a_map() {
     assert!(held > 40, "{held}");
 }
 
+/// On Windows, a file may stay as long as it is mapped.
+#[test]
+fn a_map_outlives_the_name_of_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, entries) = (dir.path().join("table"), &entries()[..1000]);
+    write(&options(Compression::Snappy), entries, &path);
+    let table = OpenOptions::new().open_source(map(&path).unwrap()).unwrap();
+    let removed = fs::remove_file(&path);
+    assert!(removed.is_ok() || cfg!(windows), "{removed:?}");
+    assert_holds(&table, entries);
+    drop(table);
+    assert!(removed.is_ok() || fs::remove_file(&path).is_ok());
+}
+
 /// Some 12 MB of entries under the even numbers below 100,000, so that something is absent between any two.
 fn entries() -> Vec<Entry> {
     let mut random = Random(1);

@@ -50,10 +50,18 @@ pub(super) fn describe(db: &Database) -> leveltable::Result<Described> {
             "        {file}: {bytes} bytes at offset {offset}: {what}"
         ));
     }
+    if let Some(unknown) = recovery.unknown() {
+        lines.push(format!("unknown {unknown}"));
+    }
     let title = format!("{:>5} {:>12}  {:<10}  file", "level", "bytes", "state");
     lines.push(format!("\n{BOLD}{title}{BOLD:#}"));
     for file in &all {
-        let (name, bytes, state) = (&file.name, file.bytes, state_name(file.state));
+        let state = if recovery.held.contains(&file.name) {
+            "held"
+        } else {
+            state_name(file.state)
+        };
+        let (name, bytes) = (&file.name, file.bytes);
         let level = file.listed.as_ref().map(|(level, _)| level);
         files.push(json!({"name": name, "bytes": bytes, "state": state, "level": level}));
         tables += usize::from(file.kind == FileKind::Table && level.is_some());

@@ -25,6 +25,8 @@ mod several_files;
 #[path = "../common/signals.rs"]
 mod signals;
 mod streams;
+#[cfg(windows)]
+mod windows;
 
 use std::collections::BTreeSet;
 use std::fs;

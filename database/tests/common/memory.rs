@@ -1,6 +1,6 @@
 //! Directories in memory, with a fault at a chosen step. What was not synced may be lost, torn or out of order when power fails.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -35,7 +35,14 @@ struct Disk {
     /// Steps so far, and what fails at which.
     steps: Vec<String>,
     fault: Option<(usize, Fault)>,
+    /// Files that another program holds: they cannot be opened.
+    held: BTreeSet<String>,
+    /// How the next renamings fail.
+    refusals: VecDeque<io::Error>,
 }
+
+/// ERROR_SHARING_VIOLATION, with which Windows refuses what another program holds.
+pub(crate) const HELD: i32 = 32;
 
 impl Disk {
     /// Takes a step, unless it is the one that fails.
@@ -124,6 +131,16 @@ impl Memory {
         self.disk.lock().unwrap()
     }
 
+    /// Lets another program hold a file, as LevelDB does on Windows.
+    pub(crate) fn hold(&self, name: &str) {
+        self.disk().held.insert(name.to_owned());
+    }
+
+    /// Lets the next renamings fail.
+    pub(crate) fn refuse_renaming(&self, refusals: impl IntoIterator<Item = io::Error>) {
+        self.disk().refusals.extend(refusals);
+    }
+
     pub(crate) fn steps(&self) -> Vec<String> {
         self.disk().steps.clone()
     }
@@ -186,6 +203,9 @@ impl Directory for Memory {
             return Err(io::ErrorKind::NotFound.into());
         }
         disk.step(format!("opening {name}")).map_err(error)?;
+        if disk.held.contains(name) {
+            return Err(io::Error::from_raw_os_error(HELD));
+        }
         Ok(Arc::new(OpenFile(self.clone(), name.to_owned())))
     }
 
@@ -249,6 +269,9 @@ impl NewDirectory for Memory {
     fn publish(&mut self) -> io::Result<()> {
         let mut disk = self.disk();
         disk.step("renaming".into()).map_err(error)?;
+        if let Some(refusal) = disk.refusals.pop_front() {
+            return Err(refusal);
+        }
         disk.is_published = true;
         Ok(())
     }

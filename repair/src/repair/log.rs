@@ -6,8 +6,10 @@ use std::ops::Range;
 use bytes::Bytes;
 use leveltable::db::{DbEntry, InternalKey, MAX_SEQUENCE, ValueType, Version};
 use leveltable::sister_crates::Order;
-use leveltable::{Error, Result, Section};
-use leveltable_database::sister_crates::{Directory, Sequential, check_foreign, is_indexed_db_key};
+use leveltable::{Result, Section};
+use leveltable_database::sister_crates::{
+    Directory, Sequential, check_foreign, failed, is_indexed_db_key,
+};
 use leveltable_database::{Batch, LogItem, LogReader};
 
 use super::report::{Grade, RepairFinding};
@@ -79,8 +81,7 @@ impl Damage {
 /// Opens a log or a MANIFEST.
 pub(super) fn open(dir: &dyn Directory, name: &str) -> Result<LogReader<Sequential>> {
     let file = dir.open(name);
-    let file =
-        file.map_err(|error| Error::io("opening the file", error).at_path(&dir.path().join(name)))?;
+    let file = file.map_err(|error| failed("opening the file", error, &dir.path().join(name)))?;
     Ok(LogReader::new(Sequential::new(file)))
 }
 

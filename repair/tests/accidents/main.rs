@@ -4,6 +4,7 @@
 //! Needs a C++ compiler and `libleveldb-dev`: `cargo test -p leveltable-repair --test accidents -- --ignored --nocapture`.
 //! `LEVELTABLE_LARGE=1` takes 20 databases and 1,000 pairs of accidents; `LEVELTABLE_DATABASES` and `LEVELTABLE_PAIRS` are other
 //! numbers. `LEVELTABLE_SEED` is another seed. A directory that fails is kept in `target/tmp/accidents`, with the report beside it.
+#![cfg(unix)] // what it looks at in files
 
 use std::fs;
 use std::path::{Path, PathBuf};
