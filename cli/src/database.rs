@@ -8,13 +8,13 @@ use std::fs;
 use std::path::Path;
 
 use leveltable::OpenOptions;
+use leveltable::sister_crates::is_about_held;
 use leveltable_database::{
     Database, DatabaseOptions, Edit, FileKind, FileState, GapKind, HistoryEntry, LogItem,
     LogReader, VersionState,
 };
 use serde_json::json;
 
-use crate::failure::Failure;
 use crate::output::{complain, note};
 use crate::path::{is_database, kind_of};
 use crate::row::{Bounds, Row, RowSource, directed};
@@ -28,11 +28,14 @@ pub(crate) fn options(skip_damaged: bool) -> DatabaseOptions {
         .skip_damaged(skip_damaged)
 }
 
-/// Opens what can be read of a database beside a program that holds files of it. `None` if `failure` has another reason.
-pub(crate) fn open_beside(path: &Path, failure: &Failure) -> Option<Database> {
-    let is_held = failure.to_string().contains("another program holds");
-    let options = is_held.then(|| options(true).skip_held(true))?;
-    options.open_without_manifest(path).ok()
+/// Opens what can be read of a database beside a program that holds files of it. `None` if opening it fails for another reason.
+pub(crate) fn open_beside(path: &Path) -> Option<Database> {
+    let failed = options(true).open_read_only(path).err()?;
+    if !is_about_held(&failed) {
+        return None;
+    }
+    let beside = options(true).skip_held(true);
+    beside.open_without_manifest(path).ok()
 }
 
 /// Says on standard error which records of logs were left out of `db` because they are damaged. Returns whether there are any.

@@ -49,11 +49,9 @@ impl From<Error> for Failure {
         match (explain(&error), error.path()) {
             (Some(what), Some(path)) => Failure::of(path, what),
             (Some(what), None) => Failure::new(what),
-            // The file has appeared since its path was checked.
-            // A database replaces nothing, by force neither.
+            // The file has appeared since its path was checked. A directory is replaced by nothing, by force neither.
             (None, Some(path))
-                if cause_of(&error) == Some(io::ErrorKind::AlreadyExists)
-                    && !error.to_string().contains("a database replaces nothing") =>
+                if cause_of(&error) == Some(io::ErrorKind::AlreadyExists) && !path.is_dir() =>
             {
                 Failure::taken(path)
             }

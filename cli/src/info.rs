@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use leveltable::{ErrorKind, OpenOptions, Section};
 
 use crate::Answer;
-use crate::database::note_part;
+use crate::database::{note_part, open_beside};
 use crate::failure::Failure;
 use crate::open::{
     AnyTable, Keys, KeysArg, Opened, SHOWN_AS_STORED, note_unknown_order, open_any,
@@ -80,7 +80,7 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
         open_with_filter(path, wanted.keys, wanted.full, &mut fault)
     });
     let (opened, held) = match opened {
-        Err(failure) => match database::open_beside(path, &failure) {
+        Err(failure) => match open_beside(path) {
             Some(db) => (Opened::Database(db), Some(failure)),
             None => return Err(failure),
         },
