@@ -1,4 +1,4 @@
-//! Compares the public interface of `leveltable`, with all features, with `docs/public-api.txt`.
+//! Compares the public interface of `leveltable`, with all features, and of the crates that stand on it with lists.
 //!
 //! This makes every change of the interface visible in review. It needs rustdoc's JSON, and so a nightly
 //! toolchain, which it installs; `.ci/run` runs it. To update the list:
@@ -15,17 +15,36 @@ use std::process::Command;
 /// The toolchain, by its date: others list the same interface in other words.
 const TOOLCHAIN: &str = "nightly-2026-05-20";
 
-/// The directory of the package `leveltable`.
-const ENGINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+/// The root of the workspace.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// The libraries that are published, and their lists.
+const LISTS: [(&str, &str); 4] = [
+    ("leveltable", "docs/public-api.txt"),
+    ("leveltable-database", "database/public-api.txt"),
+    ("leveltable-object-store", "object-store/public-api.txt"),
+    ("leveltable-repair", "repair/public-api.txt"),
+];
 
 #[test]
 #[ignore = "installs a nightly toolchain; .ci/run runs it"]
-fn the_public_interface_is_the_one_that_is_listed() {
-    let listed_at = Path::new(ENGINE).join("docs/public-api.txt");
-    let actual = public_interface();
+fn the_public_interfaces_are_those_that_are_listed() {
+    let changed: String = LISTS
+        .map(|(package, list)| difference(package, list))
+        .concat();
+    assert!(
+        changed.is_empty(),
+        "{changed}If the changes are intended: UPDATE=1 cargo test -p leveltable-public-api -- --ignored"
+    );
+}
+
+/// Returns what is wrong with the list of a package, after updating it if that is wanted.
+fn difference(package: &str, list: &str) -> String {
+    let listed_at = Path::new(ROOT).join(list);
+    let actual = public_interface(package);
     if env::var_os("UPDATE").is_some() {
         fs::write(&listed_at, &actual).unwrap();
-        return;
+        return String::new();
     }
     let listed = fs::read_to_string(&listed_at).unwrap();
     let only_in = |a: &str, b: &str, sign: &str| -> String {
@@ -35,11 +54,10 @@ fn the_public_interface_is_the_one_that_is_listed() {
     };
     let gone = only_in(&listed, &actual, "-");
     let new = only_in(&actual, &listed, "+");
-    assert!(
-        listed == actual,
-        "docs/public-api.txt is not the public interface:\n{gone}{new}\
-         If the change is intended: UPDATE=1 cargo test -p leveltable-public-api -- --ignored"
-    );
+    if listed == actual {
+        return String::new();
+    }
+    format!("{list} is not the public interface of {package}:\n{gone}{new}")
 }
 
 /// Traits that the compiler implements by itself, other than `Send` and `Sync`. Its versions differ in them,
@@ -52,9 +70,11 @@ const INCIDENTAL: [&str; 5] = [
     "UnwindSafe for",
 ];
 
+/// Features change the interface of the engine alone; object stores would compile TLS for nothing.
+///
 /// Returns a line for each public item and implementation, without the standard library's blanket
 /// implementations.
-fn public_interface() -> String {
+fn public_interface(package: &str) -> String {
     // A directory of its own: sharing one with another toolchain would rebuild everything each time.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("public_api");
     let mut rustdoc = Command::new("rustup");
@@ -66,16 +86,19 @@ fn public_interface() -> String {
             "cargo",
             "rustdoc",
             "--locked",
+            "--package",
+            package,
             "--lib",
         ])
-        .args(["--all-features", "--target-dir"])
+        .args((package == "leveltable").then_some("--all-features"))
+        .arg("--target-dir")
         .arg(&target)
         .args(["--", "-Zunstable-options", "--output-format", "json"])
-        .current_dir(ENGINE);
+        .current_dir(ROOT);
     let output = rustdoc.output().expect("rustup");
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "rustdoc: {message}");
-    let json = target.join("doc/leveltable.json");
+    let json = target.join(format!("doc/{}.json", package.replace('-', "_")));
     let all = public_api::Builder::from_rustdoc_json(json)
         .omit_blanket_impls(true)
         .build()
