@@ -15,9 +15,9 @@ async function main () {
       else operations.push({ type: 'put', key, value: number + ':' + 'v'.repeat((random >>> 20) % 100) })
     }
     await db.batch(operations)
-    if (number === 1) console.log('begun')
+    if (number === 1) process.stdout.write('begun\n')
   }
-  console.log('done')
+  process.stdout.write('done\n')
   // Holds the database until its parent has looked at it.
   process.stdin.on('end', () => db.close()).resume()
 }

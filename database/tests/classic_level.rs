@@ -64,6 +64,7 @@ fn live_entries_are_those_that_classic_level_wrote() {
         ])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        .stderr(Stdio::null()) // not every handle below Wine is one for Node.js
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(writer.stdout.take().unwrap()).lines();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use common::memory::{HELD, Memory};
 use common::{Log, batch, scratch};
 use leveltable::ErrorKind;
-use leveltable_database::sister_crates::{self, NewDirectory, NewFile};
+use leveltable_database::sister_crates::{self, NewDirectory};
 use leveltable_database::{Database, DatabaseBuildOptions, DatabaseOptions};
 
 mod common;
@@ -119,7 +119,7 @@ impl NewDirectory for Counting {
         self.0.free_bytes()
     }
 
-    fn create(&mut self, name: &str) -> io::Result<Box<dyn NewFile>> {
+    fn create(&mut self, name: &str) -> io::Result<Box<dyn sister_crates::NewFile>> {
         let file = self.0.create(name)?;
         // The count sees open files.
         assert!(open_files(self.0.temporary_path().unwrap()) > 0);

@@ -1,9 +1,9 @@
 //! Where a table is written to: any writer, or a path where it appears whole or not at all.
 
-use std::ffi::OsStr;
-use std::fs::{self, File, Metadata};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf, Prefix};
 
 use tempfile::{NamedTempFile, PathPersistError, TempPath};
 
@@ -84,7 +84,7 @@ impl NewFile {
         let replace = options.replace;
         let failed = |e| Error::io(format!("creating a table{}", advice(&e)), e).at_path(path);
         let target = publishable(path, replace)
-            .and_then(without_limit)
+            .map(without_limit)
             .map_err(failed)?;
         let mut builder = tempfile::Builder::new();
         builder.prefix(".leveltable-").suffix(".tmp");
@@ -181,16 +181,20 @@ fn rename(file: TempPath, to: &Path, replace: bool) -> Result<(), PathPersistErr
     }
 }
 
-/// Returns an absolute path in a form that may be of any length: on Windows, others have at most 260 characters, and `tempfile`, unlike
-/// the standard library, renames to a path as it is.
-fn without_limit(path: PathBuf) -> io::Result<PathBuf> {
+/// Returns an absolute path in a form that may be of any length. Windows takes others of up to 260 characters, and `tempfile`, unlike the
+/// standard library, renames to a path as it is.
+fn without_limit(path: PathBuf) -> PathBuf {
     // Names of temporary files may be longer.
     const SHORT: usize = 200;
-    match path.file_name() {
-        Some(name) if cfg!(windows) && path.as_os_str().len() > SHORT => {
-            Ok(fs::canonicalize(directory(&path))?.join(name))
+    match path.components().next() {
+        Some(Component::Prefix(disk))
+            if matches!(disk.kind(), Prefix::Disk(_)) && path.as_os_str().len() > SHORT =>
+        {
+            let mut verbatim = OsString::from(r"\\?\");
+            verbatim.push(&path);
+            verbatim.into()
         }
-        _ => Ok(path),
+        _ => path,
     }
 }
 
@@ -226,6 +230,7 @@ pub fn sync_directory(_: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::fs;
 
     use super::*;
     use crate::ErrorKind;
