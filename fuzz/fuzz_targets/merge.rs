@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use leveltable::{
-    BytewiseComparator, Comparator, DbTable, ErrorKind, OpenOptions, Result, SortedMap, SortedSlice,
-    Table, TableRange, TableRun, WriteOptions,
+    BytewiseComparator, Comparator, DbTable, ErrorKind, OpenOptions, Result, SortedMap,
+    SortedSlice, Table, TableRange, TableRun, WriteOptions,
     db::{DbCursor, DbRange, InternalKey, InternalKeyComparator, ValueType},
     merge::MergeCursor,
 };
@@ -89,7 +89,14 @@ struct Made {
 }
 
 impl Made {
-    fn new(one: &One, entries: &[DbEntry], order: KeyOrder, write: &WriteOptions, open: &OpenOptions, is_database: bool) -> Made {
+    fn new(
+        one: &One,
+        entries: &[DbEntry],
+        order: KeyOrder,
+        write: &WriteOptions,
+        open: &OpenOptions,
+        is_database: bool,
+    ) -> Made {
         let user: Arc<dyn Comparator> = match order {
             KeyOrder::Bytewise => Arc::new(BytewiseComparator),
             order => Arc::new(order),
@@ -109,12 +116,21 @@ impl Made {
                 open.open_source(tables::build(write, &entries)).unwrap()
             }
         };
-        let form = if one.damage.is_some() { Form::Table } else { one.form };
+        let form = if one.damage.is_some() {
+            Form::Table
+        } else {
+            one.form
+        };
         let (a, b) = entries.split_at(entries.len() / 2);
-        let halves = [a, b].into_iter().filter(|half| form == Form::Run && !half.is_empty());
+        let halves = [a, b]
+            .into_iter()
+            .filter(|half| form == Form::Run && !half.is_empty());
         Made {
             form,
-            stored: entries.iter().map(|entry| stored(entry, is_database)).collect(),
+            stored: entries
+                .iter()
+                .map(|entry| stored(entry, is_database))
+                .collect(),
             order,
             halves: halves.map(half).collect(),
         }
@@ -127,7 +143,9 @@ impl Made {
     fn run(self) -> Run {
         let middle = self.stored.len() / 2;
         let parts = [&self.stored[..middle], &self.stored[middle..]];
-        let ends = parts.into_iter().filter_map(|part| Some((part.first()?, part.last()?)));
+        let ends = parts
+            .into_iter()
+            .filter_map(|part| Some((part.first()?, part.last()?)));
         let tables = ends.zip(self.halves);
         let tables = tables.map(|((first, last), table)| (first.0.clone(), last.0.clone(), table));
         Run {
@@ -140,7 +158,10 @@ impl Made {
         let is_bytewise = self.order.name() == BytewiseComparator.name();
         match self.form {
             Form::Map if is_bytewise => {
-                let map = self.stored.into_iter().collect::<std::collections::BTreeMap<_, _>>();
+                let map = self
+                    .stored
+                    .into_iter()
+                    .collect::<std::collections::BTreeMap<_, _>>();
                 TableRange::of(SortedMap::new(Arc::new(map)), bounds)
             }
             Form::Slice | Form::Map => TableRange::of(self.slice(), bounds),
@@ -171,7 +192,11 @@ fn stored((key, sequence, value): &DbEntry, is_database: bool) -> Entry {
         None => ValueType::Deletion,
     };
     let mut stored = Vec::new();
-    let key = InternalKey { user_key: key, sequence: *sequence, value_type };
+    let key = InternalKey {
+        user_key: key,
+        sequence: *sequence,
+        value_type,
+    };
     key.encode(&mut stored);
     (stored, bytes)
 }
@@ -338,14 +363,15 @@ fuzz_target!(|input: Input| {
     }
     let mut cursor = match input.is_database {
         true => {
-            let ranges = databases
-                .into_iter()
-                .enumerate()
-                .map(|(i, (table, entries, one, made))| {
-                    let bounds = (one.lower.resolve(&keys), one.upper.resolve(&keys));
-                    items.extend(within(entries, &bounds, compare, i));
-                    made.database(&table, bounds)
-                });
+            let ranges =
+                databases
+                    .into_iter()
+                    .enumerate()
+                    .map(|(i, (table, entries, one, made))| {
+                        let bounds = (one.lower.resolve(&keys), one.upper.resolve(&keys));
+                        items.extend(within(entries, &bounds, compare, i));
+                        made.database(&table, bounds)
+                    });
             let ranges: Vec<_> = ranges.collect();
             let cursor = DbTable::merge(ranges).unwrap();
             Cursor::Database(match input.view {
