@@ -14,20 +14,20 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write;
-use std::ops::{Bound, Range, RangeBounds};
+use std::ops::{Range, RangeBounds};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use crossbeam_skiplist::SkipMap;
-use leveltable::db::{DbEntry, DbRange, InternalKey, InternalKeyComparator, MAX_SEQUENCE, Version};
-use leveltable::{
-    BytewiseComparator, Comparator, Compression, DbTable, OpenOptions, ReadOptions,
-    RibbonFilterPolicy, SortedCursor, SortedInput, Table, TableCache, WriteOptions,
-};
+use leveltable::db::{DbRange, MAX_SEQUENCE, ValueType};
+use leveltable::{DbTable, ReadOptions, RibbonFilterPolicy, Table, TableCache, WriteOptions};
 
 #[path = "lsm/demo.rs"]
 mod demo;
+#[path = "lsm/memtable.rs"]
+mod memtable;
+
+use memtable::{Change, Memtable, MemtableCursor, StoredKey, changes_in, table_of};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 /// A sequence number: what was written later is not seen. Compactions keep what a snapshot sees until it is dropped.
@@ -37,14 +37,6 @@ pub const NOW: u64 = MAX_SEQUENCE;
 
 /// Level and name of the file, the newest of a level first: in the order in which lookups ask them.
 type Tables = BTreeSet<(u64, Reverse<String>)>;
-
-/// A key and a sequence number, and what was written: a key's newest change comes first.
-type Change = ((Bytes, Reverse<u64>), Version);
-
-type Entry<'m> = crossbeam_skiplist::map::Entry<'m, (Bytes, Reverse<u64>), Version>;
-
-/// Changes that are in no table yet.
-type Memtable = SkipMap<(Bytes, Reverse<u64>), Version>;
 
 const LAST_LEVEL: u64 = 6;
 const FAILED: &str = "an earlier write failed, and no flush has succeeded since";
@@ -104,9 +96,9 @@ impl Lsm {
     }
 
     fn apply(&mut self, changes: Vec<Change>) {
-        for (key, version) in changes {
-            self.last_sequence = self.last_sequence.max(key.1.0);
-            self.memtable.insert(key, version);
+        for (key, value) in changes {
+            self.last_sequence = self.last_sequence.max(key.sequence());
+            self.memtable.insert(key, value);
         }
     }
 
@@ -118,11 +110,12 @@ impl Lsm {
         }
         let mut changes: Vec<Change> = Vec::new();
         for ((key, value), sequence) in batch.iter().zip(self.last_sequence + 1..) {
-            let value = value.as_ref().map(|value| value.as_ref().to_vec().into());
-            let version = value.map_or(Version::Deleted, Version::Value);
-            changes.push(((key.as_ref().to_vec().into(), Reverse(sequence)), version));
+            let value = value.as_ref().map(AsRef::as_ref);
+            let value_type = value.map_or(ValueType::Deletion, |_| ValueType::Value);
+            let key = StoredKey::new(key.as_ref(), sequence, value_type);
+            changes.push((key, Bytes::copy_from_slice(value.unwrap_or_default())));
         }
-        changes.sort_by(|a, b| a.0.cmp(&b.0));
+        changes.sort();
         // A record is a whole table, which brings its checksums. Syncing it takes longer than building it.
         let record = table_of(&changes)?;
         let (name, mut log) = self.log.take().ok_or(FAILED)?;
@@ -142,10 +135,8 @@ impl Lsm {
 
     /// Returns the value of `key`: [`NOW`], or as a snapshot sees it.
     pub fn get(&self, key: &[u8], at: u64) -> Result<Option<Bytes>> {
-        let place = (Bytes::copy_from_slice(key), Reverse(at));
-        let newest = self.memtable.lower_bound(Bound::Included(&place));
-        if let Some(newest) = newest.filter(|newest| newest.key().0 == key) {
-            return Ok(newest.value().clone().into_value());
+        if let Some(newest) = memtable::get(&self.memtable, key, at) {
+            return Ok(newest);
         }
         // The newest table that knows the key decides. The filters of others say that they do not, nearly always without a read.
         for id in &self.tables {
@@ -164,7 +155,7 @@ impl Lsm {
     /// Iterates from both ends over the entries of `keys`, as [`get`](Lsm::get) sees them.
     pub fn range<'k>(&self, keys: impl RangeBounds<&'k [u8]>, at: u64) -> Result<DbRange> {
         let keys = (keys.start_bound().cloned(), keys.end_bound().cloned());
-        let mut inputs = vec![DbRange::of(self.memtable_cursor(), keys)];
+        let mut inputs = vec![DbRange::of(MemtableCursor::new(&self.memtable), keys)];
         for id in &self.tables {
             inputs.push(self.table(id)?.range(keys));
         }
@@ -174,20 +165,15 @@ impl Lsm {
             .into_iter())
     }
 
-    fn memtable_cursor(&self) -> MemtableCursor {
-        let memtable = self.memtable.clone();
-        MemtableCursor {
-            memtable,
-            current: None,
-            stored_key: Vec::new(),
-        }
-    }
-
     /// Writes the memtable to a table, starts a new log, and compacts full levels.
     pub fn flush(&mut self) -> Result<()> {
         let name = self.new_name("log");
         self.log = Some((name.clone(), File::create(self.dir.join(name))?));
-        self.merge(0..0, Some(DbRange::of(self.memtable_cursor(), ..)), 0)?;
+        self.merge(
+            0..0,
+            Some(DbRange::of(MemtableCursor::new(&self.memtable), ..)),
+            0,
+        )?;
         self.memtable = Arc::default(); // Ranges keep the old one.
         for level in 0..=LAST_LEVEL {
             if self.tables.iter().filter(|id| id.0 == level).count() >= self.level_limit.max(2) {
@@ -255,98 +241,6 @@ impl Lsm {
         self.last_file += 1;
         format!("{:010}.{extension}", self.last_file)
     }
-}
-
-/// Walks the memtable, which may grow meanwhile.
-#[derive(Clone)]
-struct MemtableCursor {
-    memtable: Arc<Memtable>,
-    current: Option<Change>,
-    stored_key: Vec<u8>,
-}
-
-impl MemtableCursor {
-    fn stand(&mut self, entry: Option<Entry<'_>>) -> leveltable::Result<bool> {
-        self.stored_key.clear();
-        self.current = entry.map(|entry| (entry.key().clone(), entry.value().clone()));
-        if let Some(((key, sequence), version)) = &self.current {
-            let (sequence, value_type) = (sequence.0, version.value_type());
-            let key = InternalKey {
-                user_key: key,
-                sequence,
-                value_type,
-            };
-            key.encode(&mut self.stored_key);
-        }
-        Ok(self.current.is_some())
-    }
-}
-
-impl SortedInput for MemtableCursor {
-    fn advance(&mut self) -> leveltable::Result<bool> {
-        let (memtable, from) = (self.memtable.clone(), self.current.take());
-        let from = from
-            .as_ref()
-            .map_or(Bound::Unbounded, |(key, _)| Bound::Excluded(key));
-        self.stand(memtable.lower_bound(from))
-    }
-
-    fn key(&self) -> &[u8] {
-        &self.stored_key
-    }
-
-    fn value(&self) -> &[u8] {
-        match &self.current {
-            Some((_, Version::Value(value))) => value,
-            _ => &[],
-        }
-    }
-}
-
-impl SortedCursor for MemtableCursor {
-    fn seek(&mut self, key: &[u8]) -> leveltable::Result<bool> {
-        let (user_key, tag) = key.split_at(key.len() - 8); // as a database's merge seeks
-        let sequence = u64::from_le_bytes(tag.try_into().unwrap()) >> 8;
-        let place = (Bytes::copy_from_slice(user_key), Reverse(sequence));
-        self.stand(self.memtable.clone().lower_bound(Bound::Included(&place)))
-    }
-
-    fn seek_to_first(&mut self) -> leveltable::Result<bool> {
-        self.stand(self.memtable.clone().front())
-    }
-
-    fn seek_to_last(&mut self) -> leveltable::Result<bool> {
-        self.stand(self.memtable.clone().back())
-    }
-
-    fn prev(&mut self) -> leveltable::Result<bool> {
-        let (memtable, from) = (self.memtable.clone(), self.current.take());
-        let from = from
-            .as_ref()
-            .map_or(Bound::Unbounded, |(key, _)| Bound::Excluded(key));
-        self.stand(memtable.upper_bound(from))
-    }
-
-    fn comparator(&self) -> leveltable::Result<Arc<dyn Comparator>> {
-        Ok(Arc::new(InternalKeyComparator::new(BytewiseComparator)))
-    }
-}
-
-/// Returns the changes in a record of the log.
-fn changes_in(record: &[u8]) -> leveltable::Result<Vec<Change>> {
-    let table = OpenOptions::new().open_db_source(record.to_vec())?;
-    let change = |own: DbEntry| ((own.user_key, Reverse(own.sequence)), own.version);
-    table.iter().map(|entry| entry.map(change)).collect()
-}
-
-/// Returns a table of these changes.
-fn table_of(changes: &[Change]) -> leveltable::Result<Vec<u8>> {
-    let options = WriteOptions::leveldb().compression(Compression::None);
-    let mut builder = options.no_filter().build_db(Vec::new());
-    for ((key, sequence), version) in changes {
-        builder.add_version(key, sequence.0, version)?;
-    }
-    Ok(builder.finish_into_writer()?.0)
 }
 
 fn main() -> Result<()> {

@@ -49,9 +49,10 @@ impl From<Error> for Failure {
         match (explain(&error), error.path()) {
             (Some(what), Some(path)) => Failure::of(path, what),
             (Some(what), None) => Failure::new(what),
-            // The file has appeared since its path was checked. A directory is replaced by nothing, by force neither.
+            // The file has appeared since its path was checked. A database replaces nothing, not even by force.
             (None, Some(path))
-                if cause_of(&error) == Some(io::ErrorKind::AlreadyExists) && !path.is_dir() =>
+                if cause_of(&error) == Some(io::ErrorKind::AlreadyExists)
+                    && !error.to_string().contains("a database replaces nothing") =>
             {
                 Failure::taken(path)
             }
@@ -82,7 +83,7 @@ impl Display for Failure {
 const WITHOUT_MANIFEST: &str = "; open_without_manifest reads what tables and logs say";
 
 /// Returns the message of an error, in which the options of the library are those of the tool, and the command for a damaged database.
-fn with_remedies(error: &Error) -> String {
+pub(crate) fn with_remedies(error: &Error) -> String {
     let message = error.to_string();
     let is_damaged = matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotATable)
         || message.ends_with(WITHOUT_MANIFEST);

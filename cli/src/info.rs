@@ -13,7 +13,7 @@ use leveltable::{ErrorKind, OpenOptions, Section};
 
 use crate::Answer;
 use crate::database::{note_part, open_beside};
-use crate::failure::Failure;
+use crate::failure::{Failure, with_remedies};
 use crate::open::{
     AnyTable, Keys, KeysArg, Opened, SHOWN_AS_STORED, note_unknown_order, open_any,
     open_in_stored_order, open_with,
@@ -139,7 +139,7 @@ fn open_with_filter(
             Some(section @ (Section::Filter | Section::Metaindex | Section::Properties))
                 if fault.is_none() =>
             {
-                *fault = Some((section, e.to_string()));
+                *fault = Some((section, with_remedies(&e)));
                 open_with_filter(path, keys, is_full, fault)
             }
             Some(_) if is_full => open_with_filter(path, keys, false, fault),

@@ -22,14 +22,6 @@ pub enum Version {
 }
 
 impl Version {
-    /// Whether it is a value or a deletion.
-    pub fn value_type(&self) -> ValueType {
-        match self {
-            Version::Value(_) => ValueType::Value,
-            Version::Deleted => ValueType::Deletion,
-        }
-    }
-
     /// The value; `None` of a deletion.
     pub fn into_value(self) -> Option<Bytes> {
         match self {

@@ -115,19 +115,20 @@ impl DbRange {
         self.0.advance(Way::Forward)
     }
 
-    /// The user key of the entry last taken from the front; empty before the first, after the end of the range, and after an error.
+    /// The user key of the entry last taken from the front by [`advance`](DbRange::advance) or `next`; empty before the first, after the
+    /// end of the range, and after an error.
     #[inline]
     pub fn user_key(&self) -> &[u8] {
         self.0.lent().map_or(&[], DbCursor::user_key)
     }
 
-    /// Its sequence number; 0 if there is no such entry.
+    /// The sequence number of that [entry](DbRange::user_key); 0 if there is none.
     #[inline]
     pub fn sequence(&self) -> u64 {
         self.0.lent().map_or(0, DbCursor::sequence)
     }
 
-    /// Whether it is a value or a deletion; a deletion if there is no such entry.
+    /// Whether that [entry](DbRange::user_key) is a value or a deletion; a deletion if there is none.
     #[inline]
     pub fn value_type(&self) -> ValueType {
         self.0
@@ -141,12 +142,12 @@ impl DbRange {
         self.0.lent().map_or(&[], DbCursor::value)
     }
 
-    /// A copy of its user key, to keep.
+    /// A copy of its [user key](DbRange::user_key), to keep.
     pub fn key_bytes(&self) -> Bytes {
         Bytes::copy_from_slice(self.user_key())
     }
 
-    /// Its value, to keep: a slice of its block, which stays in memory meanwhile.
+    /// Its [value](DbRange::value), to keep: a slice of its block, which stays in memory meanwhile.
     pub fn value_bytes(&self) -> Bytes {
         self.0.lent().map_or_else(Bytes::new, DbCursor::value_bytes)
     }

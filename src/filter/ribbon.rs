@@ -124,7 +124,7 @@ impl RibbonFilterPolicy {
     /// That includes everything in the filter, and the 9 bytes that a filter block adds to a single filter. The bits need not
     /// be a whole number. An absent key passes with a probability of about 2 to the power of `-0.99 bits_per_key`.
     ///
-    /// Values below 5 mean 5, values above 33 mean 33. A table cannot be started with NaN or infinity.
+    /// A table cannot be started with a number outside of 5 to 33. A builder that is used without a table takes the nearest of these.
     ///
     /// A filter of fewer keys can take more: at 10 bits per key, up to 60 bytes more. It grows in steps of 32 slots, and would
     /// otherwise have to let more absent keys pass.
@@ -162,10 +162,11 @@ impl FilterPolicy for RibbonFilterPolicy {
     }
 
     fn check(&self) -> Result<(), String> {
-        if self.bits_per_key.is_finite() {
+        if (5.0..=33.0).contains(&self.bits_per_key) {
             return Ok(());
         }
-        Err("its bits per key must be a finite number from 5 to 33".into())
+        let bits = self.bits_per_key;
+        Err(format!("its bits per key must be from 5 to 33, not {bits}"))
     }
 }
 
@@ -338,14 +339,20 @@ pub(super) mod tests {
 
     #[test]
     fn parameters_are_limited_to_their_range() {
-        for (bits, limited) in [(0.0, 5.0), (-1.5, 5.0), (10.5, 10.5), (1e300, 33.0)] {
+        for (bits, limited) in [(5.0, 5.0), (10.5, 10.5), (33.0, 33.0)] {
             let policy = RibbonFilterPolicy::new(bits);
             assert_eq!(policy.limited(), limited);
             assert_eq!(policy.check(), Ok(()));
         }
-        for bits in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        let others = [(0.0, 5.0), (-1.5, 5.0), (4.9, 5.0), (1e300, 33.0)];
+        for (bits, limited) in others {
+            assert_eq!(RibbonFilterPolicy::new(bits).limited(), limited);
+        }
+        let not_finite = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
+        for bits in others.map(|(bits, _)| bits).into_iter().chain(not_finite) {
             let message = RibbonFilterPolicy::new(bits).check().unwrap_err();
-            assert!(message.contains("finite number from 5 to 33"), "{message}");
+            let expected = format!("its bits per key must be from 5 to 33, not {bits}");
+            assert_eq!(message, expected);
         }
         // A filter of any of these holds its keys.
         for bits in [f64::NAN, f64::NEG_INFINITY, 0.0, f64::INFINITY] {

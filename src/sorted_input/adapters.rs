@@ -93,7 +93,7 @@ impl<S: AsRef<[(K, V)]>, K: AsRef<[u8]>, V: AsRef<[u8]>> SortedSlice<S, K, V> {
         }
     }
 
-    /// Says that the entries are in another order.
+    /// Says that the entries are in another order: see [`DbRange::of`](crate::db::DbRange::of).
     pub fn with_comparator(self, comparator: impl Comparator) -> SortedSlice<S, K, V> {
         let order = Arc::new(comparator);
         SortedSlice { order, ..self }
@@ -153,10 +153,10 @@ pub trait RangeMap {
     /// Of values.
     type Value: AsRef<[u8]>;
 
-    /// Copies of the first `most` entries from `start` on, ascending; fewer only if there are no more.
+    /// Copies of the first `most` entries from `start` on, ascending, for a [`SortedMap`] that goes forward; fewer only if there are no more.
     fn first(&self, start: Bound<&[u8]>, most: usize) -> Vec<(Self::Key, Self::Value)>;
 
-    /// Copies of the last `most` entries up to `end`, descending; fewer only if there are no more.
+    /// Copies of the last `most` entries up to `end`, descending, for a [`SortedMap`] that goes back; fewer only if there are no more.
     fn last(&self, end: Bound<&[u8]>, most: usize) -> Vec<(Self::Key, Self::Value)>;
 }
 

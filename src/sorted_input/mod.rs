@@ -83,14 +83,14 @@ pub trait SortedCursor: SortedInput {
     /// Those of reading the entry, as for all moves.
     fn seek(&mut self, key: &[u8]) -> Result<bool>;
 
-    /// Moves to the first entry.
+    /// Moves to the first entry, as [`seek`](SortedCursor::seek) does for a key before all.
     ///
     /// # Errors
     ///
     /// Those of reading the entry.
     fn seek_to_first(&mut self) -> Result<bool>;
 
-    /// Moves to the last entry.
+    /// Moves to the last entry, from which [`prev`](SortedCursor::prev) goes on.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ pub trait SortedCursor: SortedInput {
     /// Those of reading the entry.
     fn prev(&mut self) -> Result<bool>;
 
-    /// The current value, to keep: by default a copy.
+    /// The current [value](SortedInput::value), to keep: by default a copy.
     fn value_bytes(&self) -> Bytes {
         Bytes::copy_from_slice(self.value())
     }

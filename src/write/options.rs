@@ -324,11 +324,11 @@ mod tests {
             ),
             (
                 new().filter_policy(RibbonFilterPolicy::new(f64::NAN)),
-                "filter_policy \"leveltable.Ribbon1\": its bits per key must be a finite number from 5 to 33",
+                "filter_policy \"leveltable.Ribbon1\": its bits per key must be from 5 to 33, not NaN",
             ),
             (
                 new().filter_policy(RibbonFilterPolicy::new(f64::INFINITY)),
-                "filter_policy \"leveltable.Ribbon1\": its bits per key must be a finite number",
+                "filter_policy \"leveltable.Ribbon1\": its bits per key must be from 5 to 33, not inf",
             ),
             #[cfg(feature = "zstd")]
             (

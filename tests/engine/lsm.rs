@@ -364,7 +364,8 @@ fn a_torn_log_keeps_its_whole_records() {
 
 // ---- How long the engine is -----------------------------------------------------------------
 
-/// Its lines of code: all that are neither blank nor only a comment. `examples/lsm/demo.rs` is what it is shown with.
+/// Its lines of code: all that are neither blank nor only a comment. Beside it are its memtable, `examples/lsm/memtable.rs`, and what it is
+/// shown with, `examples/lsm/demo.rs`.
 #[test]
 fn the_engine_has_at_most_200_lines_of_code() {
     let source = include_str!("../../examples/lsm.rs");

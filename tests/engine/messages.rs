@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use leveltable::{
-    BloomFilterPolicy, Compression, DbTable, Error, ErrorKind, OpenOptions, Table, TableBuilder,
-    WriteOptions,
+    BloomFilterPolicy, Compression, DbTable, Error, ErrorKind, OpenOptions, RibbonFilterPolicy,
+    Table, TableBuilder, WriteOptions,
 };
 
 use crate::common::{Entry, Reverse, build};
@@ -102,16 +102,26 @@ fn a_comparator_that_the_table_does_not_name_is_named() {
 }
 
 #[test]
-fn a_filter_of_no_bits_is_refused() {
-    let options = WriteOptions::new().filter_policy(BloomFilterPolicy::new(0));
-    let words = [
-        "filter_policy \"leveldb.BuiltinBloomFilter2\": its bits per key must be at least 1, not 0",
-    ];
-    assert_says(
-        options.build(Vec::new()).add("key", ""),
-        ErrorKind::InvalidState,
-        &words,
-    );
+fn a_filter_of_too_few_or_too_many_bits_is_refused() {
+    let bloom = WriteOptions::new().filter_policy(BloomFilterPolicy::new(0));
+    let ribbon = |bits: f64| WriteOptions::new().filter_policy(RibbonFilterPolicy::new(bits));
+    for (options, words) in [
+        (
+            bloom,
+            "filter_policy \"leveldb.BuiltinBloomFilter2\": its bits per key must be at least 1, not 0",
+        ),
+        (
+            ribbon(4.5),
+            "filter_policy \"leveltable.Ribbon1\": its bits per key must be from 5 to 33, not 4.5",
+        ),
+        (
+            ribbon(40.0),
+            "filter_policy \"leveltable.Ribbon1\": its bits per key must be from 5 to 33, not 40",
+        ),
+    ] {
+        let added = options.build(Vec::new()).add("key", "");
+        assert_says(added, ErrorKind::InvalidState, &[words]);
+    }
 }
 
 #[test]

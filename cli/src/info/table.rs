@@ -9,7 +9,7 @@ use serde_json::json;
 use super::absent_keys::AbsentKeys;
 use super::record::{Block, Described, FileSection, Filter, OtherFilter, TableRecord};
 use super::text::{lines_of, shown};
-use crate::failure::Failure;
+use crate::failure::{Failure, with_remedies};
 use crate::key::Key;
 use crate::open::{AnyTable, Keys};
 use crate::output::{Progress, count};
@@ -77,7 +77,7 @@ pub(super) fn describe(
         measure(opened, &mut record, path, &mut unreadable)?
     } else {
         ends(table).unwrap_or_else(|e| {
-            unreadable.push(e.to_string());
+            unreadable.push(with_remedies(&e));
             None
         })
     };
@@ -99,7 +99,10 @@ pub(super) fn describe(
     record.unused_filters = layout.as_ref().map_or_else(Vec::new, unused);
     record.sections = sections(table, layout.as_ref(), &record);
     unreadable.extend(fault.map(|(_, fault)| fault));
-    unreadable.extend(layout_fault.filter(|fault| !unreadable.contains(fault)));
+    // The same fault as one before, which says what to do, too.
+    let is_told = |fault: &String| unreadable.iter().any(|told| told.starts_with(fault));
+    let untold = layout_fault.filter(|fault| !is_told(fault));
+    unreadable.extend(untold);
     record.unreadable.clone_from(&unreadable);
     Ok(Described {
         kind: Some("table"),

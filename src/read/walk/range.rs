@@ -255,7 +255,8 @@ impl TableRange {
         self.0.advance(Way::Forward)
     }
 
-    /// The key of the entry last taken from the front; empty before the first, after the end of the range, and after an error.
+    /// The key of the entry last taken from the front by [`advance`](TableRange::advance) or `next`; empty before the first, after the end
+    /// of the range, and after an error.
     #[inline]
     pub fn key(&self) -> &[u8] {
         self.0.lent().map_or(&[], TableWalk::key)
@@ -267,12 +268,12 @@ impl TableRange {
         self.0.lent().map_or(&[], TableWalk::value)
     }
 
-    /// A copy of that key, to keep.
+    /// A copy of that [key](TableRange::key), to keep.
     pub fn key_bytes(&self) -> Bytes {
         Bytes::copy_from_slice(self.key())
     }
 
-    /// The value, to keep: a slice of its block, which stays in memory meanwhile.
+    /// The [value](TableRange::value), to keep: a slice of its block, which stays in memory meanwhile.
     pub fn value_bytes(&self) -> Bytes {
         self.0
             .lent()

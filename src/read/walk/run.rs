@@ -18,10 +18,10 @@ use crate::read::walk::cursor::{Cursor, lost};
 /// be one input of a merge among others. A single table whose keys are known is a run of one. In C++ LevelDB, this is the iterator of a
 /// level, over its `FileMetaData`, which opens a table at each seek.
 pub trait TableRun: Send + Sync {
-    /// How many tables there are.
+    /// How many tables the [run](TableRun) has.
     fn tables(&self) -> usize;
 
-    /// The first and the last key of table `i`, as they are stored. If the table has others, that is an error when a walk comes to them,
+    /// The first and the last key of table `i`, as they are stored; for [`TableRange::of_run`](crate::TableRange::of_run) to search. If the table has others, that is an error when a walk comes to them,
     /// but keys outside of these may not be shown.
     fn keys(&self, i: usize) -> (&[u8], &[u8]);
 
