@@ -141,7 +141,7 @@ pub struct Compacted {
     /// The new database.
     pub built: BuiltDatabase,
     /// Whether the source's writer was seen at work. What it wrote meanwhile may be missing in the new database: do not put it in the
-    /// old one's place. On systems other than Linux, one that wrote nothing meanwhile is not seen.
+    /// old one's place. On systems other than Linux and Windows, one that wrote nothing meanwhile is not seen.
     pub has_writer: bool,
 }
 

@@ -129,7 +129,7 @@ impl<'a> RepairOptions<'a> {
 /// - [`ErrorKind::NotADatabase`] if there is neither a MANIFEST nor a table nor a log; [`ErrorKind::NotATable`] and
 ///   [`ErrorKind::Unsupported`] for the files of RocksDB and Pebble.
 /// - [`ErrorKind::Comparator`] if the order of keys is not known: see [`RepairOptions::comparator`].
-/// - [`ErrorKind::InvalidState`] if a program has the database open (on Linux), and [`ErrorKind::Replaced`] if files changed meanwhile: close
+/// - [`ErrorKind::InvalidState`] if a program has the database open (on Linux and Windows), and [`ErrorKind::Replaced`] if files changed meanwhile: close
 ///   the program, or repair a copy. `InvalidState`, too, if `new` lies within `directory`, or two tables have one number.
 /// - [`ErrorKind::Io`] if something is at `new`, the disk has less room than the old database takes, or reading or writing failed. A part of
 ///   a table or log that cannot be read is no error, but lost.
