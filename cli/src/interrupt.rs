@@ -21,6 +21,9 @@ type Undo = Box<dyn FnOnce() -> bool + Send>;
 /// Signals that follow the first one sooner than this are the same request: `timeout` sends one to the program and one to its group.
 const AT_ONCE: Duration = Duration::from_millis(500);
 
+/// How often removing an unfinished directory is tried, a millisecond apart.
+const TRIES: u32 = 1000;
+
 /// When the first signal came.
 static INTERRUPTED_AT: OnceLock<Instant> = OnceLock::new();
 
@@ -60,10 +63,14 @@ pub(crate) fn guard_directory<T>(
     let guard = move |temporary: &Path| {
         let temporary = temporary.to_owned();
         *lock = Some(Box::new(move || {
-            // Finishing the database renames the directory. Meanwhile, files may appear in it.
+            // Finishing the database renames the directory. Meanwhile, files may appear in it, and on Windows one that is open stays.
             let is_finished = !temporary.exists();
-            while temporary.exists() && fs::remove_dir_all(&temporary).is_err() {
-                thread::yield_now();
+            let mut tries = 0..TRIES;
+            while temporary.exists()
+                && fs::remove_dir_all(&temporary).is_err()
+                && tries.next().is_some()
+            {
+                thread::sleep(Duration::from_millis(1));
             }
             !is_finished
         }));
