@@ -1,7 +1,6 @@
 //! Files that another program holds. On Windows, a program can open a file so that no other opens, replaces or removes it, and no
 //! other renames a directory that it is in.
 
-use std::error::Error as _;
 use std::io;
 use std::thread::sleep;
 use std::time::Duration;
@@ -18,11 +17,9 @@ pub fn is_held(error: &io::Error) -> bool {
         .is_some_and(|code| HELD.contains(&code))
 }
 
-/// Whether that is what an error of this crate is about.
+/// Whether the cause of an error of this crate is a file that another program holds.
 pub fn is_about_held(error: &Error) -> bool {
-    let cause = error.source();
-    let cause = cause.and_then(|cause| cause.downcast_ref());
-    cause.is_some_and(is_held)
+    error.io_error().is_some_and(is_held)
 }
 
 /// What to add to the name of a step that failed, for a user of Windows, whose system does not say who holds a file.
@@ -48,4 +45,20 @@ pub fn rename_patiently(mut rename: impl FnMut() -> io::Result<()>) -> io::Resul
         }
     }
     rename()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_tells_whether_a_file_is_held() {
+        let of = |code| Error::io("opening a table", io::Error::from_raw_os_error(code));
+        assert!(is_about_held(&of(32)) && is_about_held(&of(33)));
+        assert!(!is_about_held(&of(5)));
+        assert!(!is_about_held(&Error::io(
+            "opening a table",
+            io::Error::other("held")
+        )));
+    }
 }

@@ -49,10 +49,11 @@ fn ask(db: &Database) -> Option<Contents> {
         db.refresh(),
         db.pin(),
     );
-    let (forward, mut back) = (forward?, back?);
+    let forward = forward?;
+    assert!(forward.windows(2).all(|pair| pair[0].0 < pair[1].0));
+    let mut back = back?;
     back.reverse();
     assert_eq!(forward, back);
-    assert!(forward.windows(2).all(|pair| pair[0].0 < pair[1].0));
     let contents: Contents = forward.into_iter().collect();
     if let Ok(many) = many {
         for ((key, one), many) in keys.iter().zip(single).zip(many) {

@@ -267,6 +267,7 @@ fn contains((lower, upper): &Bounds, key: &[u8], compare: Compare) -> bool {
 type Item = (Vec<u8>, u64, Option<Vec<u8>>, usize);
 
 /// Both kinds of cursor.
+#[expect(clippy::large_enum_variant, reason = "one at a time")]
 enum Cursor {
     Plain(MergeCursor),
     Database(DbCursor),

@@ -58,7 +58,9 @@ pub trait SortedInput {
 /// Cursors and merges of tables are such inputs, sorted slices with [`SortedSlice`], and maps with [`SortedMap`]. Implement it for a
 /// memtable that is walked while it grows: `examples/lsm.rs` does, for the `SkipMap` of `crossbeam_skiplist`.
 ///
-/// Each move returns whether it ended on an entry. After one that did not, and after an error, who uses an input seeks next: ranges and
+/// No key comes twice: a merge, which may show entries of one key from several inputs, goes into a range or another merge as itself.
+///
+/// Each move returns whether it ended on an entry. After a move that found none or failed, callers must seek before they step: ranges and
 /// merges do. They go on with [`advance`](SortedInput::advance) and [`prev`](SortedCursor::prev) from an entry only, and turn at any. They
 /// ask for keys some log₂ *n* times for each step among *n* inputs, so [`key`](SortedInput::key) should only return what is there. In
 /// C++ LevelDB, this is `Iterator`.

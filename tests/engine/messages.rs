@@ -200,12 +200,14 @@ fn bad_copies_are_told_apart() {
         let len = file.len();
         let cut = [
             "the beginning of a LevelDB table: its last 8 bytes are ",
-            "or what is left of it by `salvage`",
+            "or rescue what is left with `salvage`",
         ];
         for len in [len - 1, len / 2, 2000] {
             assert_says(open(&file[..len]), ErrorKind::NotATable, &cut);
         }
-        let about = format!("this is a LevelDB table of {len} bytes, by its footer, in a file of ");
+        let about = format!(
+            "a LevelDB table that should have {len} bytes, according to its footer, in a file of "
+        );
         for extra in [1, 5000] {
             let longer = [&file[..], &vec![7; extra]].concat();
             let words = [
@@ -214,7 +216,10 @@ fn bad_copies_are_told_apart() {
             ];
             assert_says(open(longer), ErrorKind::NotATable, &words);
         }
-        let words = [&about[..], "bytes are missing; copy it again"];
+        let words = [
+            &about[..],
+            "bytes are missing; copy it again; if that does not help, `verify` of",
+        ];
         assert_says(open(&file[1000..]), ErrorKind::Corruption, &words);
         let words = [&about[..], "bytes were inserted; copy it again"];
         let inserted = [&file[..1000], b"inserted", &file[1000..]].concat();
@@ -336,7 +341,9 @@ fn a_user_key_is_not_looked_for_among_internal_keys() {
     assert!(table.as_table().get(stored).unwrap().is_some());
     assert!(table.get(stored).unwrap().is_none());
     for key in ["apple", "banana", "a long user key"] {
-        let words = ["is no internal key: look for user keys with DbTable"];
+        let words = ["is not an internal key: use DbTable to look up user keys"];
+        let many = table.as_table().get_many(&[key]);
+        assert_says(many, ErrorKind::InvalidState, &words);
         assert_says(table.as_table().get(key), ErrorKind::InvalidState, &words);
         assert_says(
             table.as_table().contains_key(key),

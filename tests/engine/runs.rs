@@ -191,3 +191,83 @@ fn a_table_that_is_not_as_listed_is_an_error() {
     let outside = TableRange::of_run(Closed, "zz"..);
     assert_eq!(outside.count(), 0);
 }
+
+/// The other ends, too: of a walk forward the last keys, on the way back the first, also after a seek.
+#[test]
+fn a_table_that_ends_elsewhere_than_listed_is_an_error() {
+    let counts = Arc::new(Counts::default());
+    let mut level = Level::new(3, 1, &counts);
+    let beyond: Vec<u8> = key(39).into_iter().chain(*b"x").collect();
+    level.keys[1][1] = beyond.clone();
+    let level = Arc::new(level);
+    struct Shared(Arc<Level>);
+    impl TableRun for Shared {
+        fn tables(&self) -> usize {
+            self.0.tables()
+        }
+        fn keys(&self, i: usize) -> (&[u8], &[u8]) {
+            self.0.keys(i)
+        }
+        fn open(&self, i: usize) -> Result<Table> {
+            self.0.open(i)
+        }
+    }
+    let range = |bounds| TableRange::of_run(Shared(level.clone()), bounds);
+    let mut forward = range(key(0)..key(60));
+    let shown = forward.by_ref().take_while(Result::is_ok).count();
+    assert_eq!(shown, 40, "and then an error");
+    let mut merged = Table::merge([range(key(0)..key(60))]).unwrap();
+    for target in [&beyond[..], &key(39)] {
+        let moved = merged.seek(target).and_then(|_| merged.next());
+        assert!(moved.unwrap_err().to_string().contains("last key to be"));
+    }
+    // Bounds that end before that key do not depend on it.
+    assert_eq!(range(key(0)..beyond).map(Result::unwrap).count(), 40);
+
+    let mut level = Level::new(3, 1, &counts);
+    level.keys[1][0] = key(18).into_iter().chain(*b"x").collect();
+    level.keys[0][1] = key(18);
+    let error = TableRange::of_run(level, ..).rev().find_map(Result::err);
+    assert!(error.unwrap().to_string().contains("first key to be"));
+}
+
+/// Whatever else a table has: a run ascends, and shows no key twice.
+#[test]
+fn keys_outside_of_what_is_listed_are_not_shown() {
+    let counts = Arc::new(Counts::default());
+    let mut level = Level::new(2, 1, &counts);
+    level.keys[0][1] = key(15);
+    level.keys[1][0] = key(25);
+    let keys = |range: TableRange| range.map(|entry| entry.unwrap().0).collect::<Vec<_>>();
+    let shown = keys(TableRange::of_run(level, ..));
+    let expected: Vec<Bytes> = (0..=15).chain(25..40).map(|i| key(i).into()).collect();
+    assert_eq!(shown, expected);
+}
+
+/// A merge of duplicates, as an input of another kind: the last of them is the last of a range.
+#[test]
+fn the_last_of_equal_keys_ends_a_range() {
+    use leveltable::SortedSlice;
+
+    let slice = |value| TableRange::of(SortedSlice::new([("apple", value)]), ..);
+    let merged = Table::merge([slice("green"), slice("red")]).unwrap();
+    let mut range = TableRange::of(merged, ..="apple");
+    assert_eq!(range.next_back().unwrap().unwrap().1, "red");
+}
+
+#[test]
+fn a_range_from_an_entry_on_lends_nothing_before_the_first_move() {
+    let table = OpenOptions::new();
+    let mut builder = WriteOptions::new().build(Vec::new());
+    builder.add("apple", "red").unwrap();
+    builder.add("banana", "yellow").unwrap();
+    let table = table
+        .open_source(builder.finish_into_writer().unwrap().0)
+        .unwrap();
+    let mut cursor = Table::merge([&table]).unwrap();
+    assert!(cursor.seek("b").unwrap());
+    let mut range = cursor.into_iter();
+    assert_eq!(range.key(), b"");
+    assert!(range.advance().unwrap());
+    assert_eq!(range.key(), b"banana");
+}

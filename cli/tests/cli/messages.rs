@@ -53,7 +53,7 @@ fn bad_copies_are_told_apart() {
         (
             [&file[..], b"\r"].concat(),
             format!(
-                "a LevelDB table of {len} bytes, by its footer, in a file of {}: the rest was",
+                "a LevelDB table that should have {len} bytes, according to its footer, in a file of {}: the rest was",
                 len + 1
             ),
         ),

@@ -78,15 +78,15 @@ impl OpenOptions {
         // A remote file comes with its tail.
         if !file.holds(&(file.footer_offset()..file.size)) {
             let tail = file.size.saturating_sub(TAIL_LEN)..file.size;
-            file.hold(Section::Footer, [tail]).await?;
+            file.hold([(Section::Footer, tail)]).await?;
         }
         let Some(footer) = file.find_footer()? else {
-            file.hold(Section::Footer, file.ends()).await?;
+            let ends = file.ends().map(|end| (Section::Footer, end));
+            file.hold(ends).await?;
             return Err(file.not_a_table());
         };
-        file.hold(Section::Metaindex, metadata(&file, &footer))
-            .await?;
-        let index_at = file.range_of(footer.index);
+        file.hold(metadata(&file, &footer)).await?;
+        let index_at = file.range_of(footer.index).map(|at| (Section::Index, at));
         let mut opening = Opening {
             options: self,
             file,
@@ -95,16 +95,16 @@ impl OpenOptions {
         let metaindex = opening.read_metaindex();
         if metaindex.as_ref().is_err_and(is_of_file) {
             // Without its index a table is lost: where both are damaged, that is the error.
-            opening.file.hold(Section::Index, index_at.clone()).await?;
+            opening.file.hold(index_at.clone()).await?;
             opening.read_index()?;
         }
         let metaindex = metaindex?;
         let needed = opening.needed(&metaindex);
-        opening.file.hold(Section::Properties, needed).await?;
+        opening.file.hold(needed).await?;
         let properties = opening.read_properties(&metaindex)?;
         let pieces = opening.read_pieces(&metaindex, properties.as_ref())?;
         if pieces.is_none() {
-            opening.file.hold(Section::Index, index_at).await?;
+            opening.file.hold(index_at).await?;
         }
         let (index, divided) = pieces.map_or((None, Vec::new()), |p| (Some(p.index), p.filters));
         let order = opening.choose_order(properties.as_ref())?;
@@ -165,7 +165,7 @@ impl OpenOptions {
         let mut evidence = evidence_of(index);
         let first = opened.block(0)?;
         let frame = first.handle.frame_in_file();
-        opened.store.file.hold(Section::Data, [frame]).await?;
+        opened.store.file.hold([(Section::Data, frame)]).await?;
         match opened.read_first_entries(first, &mut evidence) {
             // A damaged block is for lookups to find. It tells nothing of the filter.
             Err(_) if self.order.is_some() => return Ok(true),
@@ -218,14 +218,17 @@ impl OpenOptions {
 
 /// Where the metaindex lies, with what may be the properties before it, and the index, which is needed in any case. Nothing if the
 /// metaindex is held: the index then comes with what that names.
-fn metadata(file: &TableFile, footer: &Footer) -> Vec<Range<u64>> {
+fn metadata(file: &TableFile, footer: &Footer) -> Vec<(Section, Range<u64>)> {
     let metaindex = file.range_of(footer.metaindex);
     let Some(metaindex) = metaindex.filter(|metaindex| !file.holds(metaindex)) else {
         return Vec::new();
     };
     let metaindex = metaindex.start.saturating_sub(PROPERTIES_ROOM)..metaindex.end;
-    let index = file.range_of(footer.index);
-    [Some(metaindex), index].into_iter().flatten().collect()
+    let index = file.range_of(footer.index).map(|at| (Section::Index, at));
+    [Some((Section::Metaindex, metaindex)), index]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// A table of which some parts were read.
@@ -246,11 +249,16 @@ impl Opening<'_> {
 
     /// Where the blocks lie that opening reads after the metaindex: properties, and what tells the pieces of index and filters; or
     /// the index, if nothing does.
-    fn needed(&self, metaindex: &Metaindex) -> Vec<Range<u64>> {
-        let pieces = metaindex.pieces.unwrap_or(self.footer.index);
-        let needed = [pieces].into_iter().chain(metaindex.properties);
-        let ranges = needed.filter_map(|handle| self.file.range_of(handle));
-        ranges.collect()
+    fn needed(&self, metaindex: &Metaindex) -> Vec<(Section, Range<u64>)> {
+        let index = (Section::Index, self.footer.index);
+        let pieces = metaindex.pieces.map(|handle| (Section::Pieces, handle));
+        let properties = metaindex
+            .properties
+            .map(|handle| (Section::Properties, handle));
+        let needed = [pieces.unwrap_or(index)].into_iter().chain(properties);
+        needed
+            .filter_map(|(section, handle)| Some((section, self.file.range_of(handle)?)))
+            .collect()
     }
 
     /// What the table says of itself.
@@ -407,11 +415,10 @@ impl Opened {
     async fn load_parts(&mut self, parts: Vec<Part>, only_held: bool) -> Result<()> {
         let (mut parts, file) = (self.parts.unread(parts), &mut self.store.file);
         parts.retain(|(range, _)| !only_held || file.holds(range));
-        let ranges = parts.iter().map(|(range, _)| range.clone());
-        let section = parts
-            .first()
-            .map_or(Section::Index, |(_, part)| Parts::section(*part));
-        file.hold(section, ranges).await?;
+        let ranges = parts
+            .iter()
+            .map(|(range, part)| (Parts::section(*part), range.clone()));
+        file.hold(ranges).await?;
         // The index first: it tells what a filter covers.
         parts.sort_by_key(|(_, part)| *part);
         for (range, part) in parts {
@@ -451,8 +458,10 @@ impl Opened {
             let next = first..all.min(first + MAX_BATCH_BLOCKS);
             let blocks: Vec<BlockRef> = next.map(|i| self.block(i)).collect::<Result<_>>()?;
             let (batch, _) = blocks.split_at(batch_len(&blocks));
-            let ranges = batch.iter().map(|found| found.handle.frame_in_file());
-            let read = self.store.file.hold(Section::Data, ranges).await;
+            let ranges = batch
+                .iter()
+                .map(|found| (Section::Data, found.handle.frame_in_file()));
+            let read = self.store.file.hold(ranges).await;
             let check = |&found: &BlockRef| {
                 let frame = self.store.file.read_frame(found.handle, Section::Data)?;
                 let checked = check_frame(&self.parts, found, &frame).map(drop);

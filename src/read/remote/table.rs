@@ -129,6 +129,7 @@ impl AsyncTable {
     /// As [`Table::get`], and [`ErrorKind::Replaced`](crate::ErrorKind::Replaced).
     pub async fn get(&self, key: impl AsRef<[u8]> + Send) -> Result<Option<Bytes>> {
         let (key, order) = (key.as_ref(), self.table.order()?);
+        self.table.check_form(key, order)?;
         let candidate = || self.table.ask_candidate(key, order, REQUEST_LAYERS);
         let Some(found) = self.ask(candidate).await? else {
             return Ok(None);

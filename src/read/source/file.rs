@@ -86,14 +86,13 @@ impl TableFile {
     /// Reads those of `parts` that are not held yet, all at once, and holds them.
     ///
     /// Awaits requests, and nothing else: of other sources, the parts are held when the future is first polled. What of these cannot
-    /// be read with other parts is read alone when it is needed. `section` is what an error says that they are for.
+    /// be read with other parts is read alone when it is needed. An error names the section, if all that is missing is of one.
     pub(crate) async fn hold(
         &mut self,
-        section: Section,
-        parts: impl IntoIterator<Item = Range<u64>>,
+        parts: impl IntoIterator<Item = (Section, Range<u64>)>,
     ) -> Result<()> {
-        let parts = parts.into_iter();
-        let mut missing: Vec<Range<u64>> = parts.filter(|part| !self.holds(part)).collect();
+        let missing = parts.into_iter().filter(|(_, part)| !self.holds(part));
+        let (sections, mut missing): (Vec<Section>, Vec<Range<u64>>) = missing.unzip();
         missing.sort_unstable_by_key(|part| (part.start, part.end));
         let stretches = match &self.source.bytes {
             #[cfg(feature = "async")]
@@ -110,7 +109,12 @@ impl TableFile {
                 Ok(stretches)
             }
         };
-        let stretches = stretches.map_err(|e: Error| e.of_section(section));
+        let stretches = stretches.map_err(|e: Error| match &sections[..] {
+            [section, rest @ ..] if rest.iter().all(|other| other == section) => {
+                e.of_section(*section)
+            }
+            _ => e,
+        });
         self.held.extend(stretches?);
         Ok(())
     }
@@ -245,7 +249,10 @@ impl TableFile {
         let tail = self.read_held(tail.start, saturating_len(&tail));
         let copy = tail.and_then(|tail| identify::describe_copy(&tail, self.size));
         match copy {
-            Some(copy) => error.with_hint(&format!("this is {copy}")),
+            // The footer itself may be what is damaged.
+            Some(copy) => error.with_hint(&format!(
+                "this may be {copy}; if that does not help, {REMEDY}"
+            )),
             None => error.with_hint(REMEDY),
         }
     }

@@ -144,7 +144,7 @@ pub(crate) fn describe_copy(tail: &[u8], size: u64) -> Option<String> {
         Some(_) => "bytes were inserted; copy it again",
     };
     Some(format!(
-        "a LevelDB table of {len} bytes, by its footer, in a file of {size}: {how}"
+        "a LevelDB table that should have {len} bytes, according to its footer, in a file of {size}: {how}"
     ))
 }
 
@@ -159,7 +159,7 @@ fn unknown(head: &[u8], tail: &[u8], size: u64) -> String {
     if begins_with_block(head) {
         return format!(
             "the beginning of a LevelDB table: {how}; it was cut short, is still being written, or is damaged at its end: copy it \
-             again, or what is left of it by `salvage`"
+             again, or rescue what is left with `salvage`"
         );
     }
     format!(

@@ -47,9 +47,13 @@ pub(crate) struct Lookups<'t, 'k> {
 
 impl<'t, 'k> Lookups<'t, 'k> {
     pub(crate) fn new<K: AsRef<[u8]>>(table: &'t Table, keys: &'k [K]) -> Result<Lookups<'t, 'k>> {
+        let order = table.order()?;
+        for key in keys {
+            table.check_form(key.as_ref(), order)?;
+        }
         Ok(Lookups {
             table,
-            order: table.order()?,
+            order,
             left: keys.iter().map(AsRef::as_ref).enumerate().collect(),
             wanted: Vec::with_capacity(keys.len()),
         })

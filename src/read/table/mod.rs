@@ -113,7 +113,8 @@ impl Table {
     ///
     /// [`ErrorKind::Io`](crate::ErrorKind::Io), [`ErrorKind::Corruption`](crate::ErrorKind::Corruption) and
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) of that one block;
-    /// [`ErrorKind::Comparator`](crate::ErrorKind::Comparator) if its keys are in another order.
+    /// [`ErrorKind::Comparator`](crate::ErrorKind::Comparator) if its keys are in another order. Of a database's table,
+    /// [`ErrorKind::InvalidState`](crate::ErrorKind::InvalidState) if `key` is not an [internal key](crate::db::InternalKey).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         self.lookup(key.as_ref(), Bytes::slice)
     }
@@ -293,16 +294,22 @@ impl Table {
     /// What a lookup of a `key` returns that the table does not hold: an error if no key of the table has its form.
     #[inline(always)]
     fn missed<R>(&self, key: &[u8], order: &Order) -> Result<Option<R>> {
+        self.check_form(key, order).map(|()| None)
+    }
+
+    /// Checks that a key to look for has the form of the table's keys.
+    #[inline(always)]
+    pub(crate) fn check_form(&self, key: &[u8], order: &Order) -> Result<()> {
         match order {
             Order::Custom(_) if order.is_foreign(key) => Err(self.not_internal(key)),
-            _ => Ok(None),
+            _ => Ok(()),
         }
     }
 
     #[cold]
     fn not_internal(&self, key: &[u8]) -> Error {
         let message = format!(
-            "{} is no internal key: look for user keys with DbTable",
+            "{} is not an internal key: use DbTable to look up user keys",
             show_key(key)
         );
         let error = Error::new(ErrorKind::InvalidState, message);

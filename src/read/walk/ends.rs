@@ -74,9 +74,9 @@ impl<C: Walk> Ends<C> {
         }
     }
 
-    /// The cursor on the entry last taken from the front; `None` after the end.
+    /// The cursor on the entry last taken from the front; `None` before the first and after the end.
     pub(crate) fn lent(&self) -> Option<&C> {
-        self.end.is_none().then_some(&self.front)
+        (self.end.is_none() && !self.front_is_left).then_some(&self.front)
     }
 
     /// Takes an entry, for [`cursor`](Ends::cursor) to lend. Returns `false` if none is left.
@@ -128,7 +128,7 @@ impl<C: Walk> Ends<C> {
     }
 }
 
-/// The error of a range in a merge that was advanced, or merged before and then advanced.
+/// The error for a range or cursor that was advanced before it was merged.
 #[cold]
 pub(crate) fn not_whole() -> Error {
     Error::new(

@@ -100,7 +100,18 @@ impl Foreign {
             (None, Way::Forward) => cursor.seek_to_first()?,
             (None, Way::Back) => cursor.seek_to_last()?,
             (Some(key), Way::Forward) => cursor.seek(key)?,
-            (Some(key), Way::Back) => cursor.seek(key)? || cursor.seek_to_last()?,
+            (Some(key), Way::Back) => {
+                // Past all entries of the key, of which there may be several.
+                let mut moved = cursor.seek(key)?;
+                while moved && is_within(&self.order, &self.bounds, cursor.key(), way) {
+                    moved = cursor.advance()?;
+                }
+                if moved {
+                    cursor.prev()?
+                } else {
+                    cursor.seek_to_last()?
+                }
+            }
         };
         while moved && !is_within(&self.order, &self.bounds, cursor.key(), way) {
             moved = match way {

@@ -1,6 +1,6 @@
 //! Tables one after the other, of which one at a time is open.
 
-use std::ops::Range;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 use crate::comparator::{BytewiseComparator, Comparator, Order};
@@ -21,16 +21,18 @@ pub trait TableRun: Send + Sync {
     /// How many tables the [run](TableRun) has.
     fn tables(&self) -> usize;
 
-    /// The first and the last key of table `i`, as they are stored; for [`TableRange::of_run`](crate::TableRange::of_run) to search. If the table has others, that is an error when a walk comes to them,
-    /// but keys outside of these may not be shown.
+    /// The first and the last stored key of table `i`, for [`TableRange::of_run`](crate::TableRange::of_run) to search. A walk that comes to an
+    /// end of a table fails if the key there is another; keys outside of these are not shown.
     fn keys(&self, i: usize) -> (&[u8], &[u8]);
 
     /// Opens table `i`, or takes it from a [`TableCache`](crate::TableCache). Of a database's table, that is
     /// [`DbTable::as_table`](crate::DbTable::as_table).
     ///
+    /// A copy of a range opens its tables for itself.
+    ///
     /// # Errors
     ///
-    /// Those of opening; they are those of the move that needs the table.
+    /// Those of opening. The move that opens the table returns them.
     fn open(&self, i: usize) -> Result<Table>;
 
     /// The order of the keys: by default bytewise. That of a database's tables is
@@ -129,7 +131,7 @@ impl Run {
         }
     }
 
-    /// The cursor on the current entry, if that was read.
+    /// The cursor over the table that is open: on the current entry, if that was read.
     #[inline(always)]
     pub(crate) fn cursor(&self) -> Option<&Cursor> {
         self.cursor.as_ref()
@@ -166,11 +168,78 @@ impl Run {
         {
             (self.at, self.cursor) = (i, None);
             let table = tables.open(i)?;
-            check_orders((0, &self.order), (i, table.order()?))
-                .map_err(|error| table.opened.store.file.name_in(error))?;
-            self.cursor = Some(Cursor::of_table(&table, self.bounds.clone()));
+            let bounds = self.bounds_in(tables.keys(i));
+            self.check_order(&table)?;
+            let mut cursor = Cursor::of_table(&table, bounds);
+            let is_ruled_out = cursor.is_ruled_out()? || self.is_excluded(&table)?;
+            cursor.rule_out(|| Ok(is_ruled_out))?;
+            self.cursor = Some(cursor);
         }
         self.cursor.as_mut().ok_or_else(lost)
+    }
+
+    /// The bounds within a table that has its keys between these: so the run ascends, whatever else is in the table.
+    fn bounds_in(&self, (first, last): (&[u8], &[u8])) -> Bounds {
+        let narrower = |bound: &Bound<Vec<u8>>, end: &[u8], way: Way| {
+            if is_within(&self.order, &self.bounds, end, way) {
+                Bound::Included(end.to_vec())
+            } else {
+                bound.clone()
+            }
+        };
+        let (lower, upper) = &self.bounds;
+        (
+            narrower(lower, first, Way::Forward),
+            narrower(upper, last, Way::Back),
+        )
+    }
+
+    /// Whether a filter of the table that is open rules out every key within the bounds.
+    fn is_excluded(&self, table: &Table) -> Result<bool> {
+        let user = user_order(&self.order);
+        if !matches!(user.unwrap_or(&self.order), Order::Bytewise) {
+            return Ok(false);
+        }
+        let known = |key: Vec<u8>| self.order.filter_key(&key).to_vec();
+        let (lower, upper) = self.bounds.clone();
+        table.prefixes_exclude(&(lower.map(known), upper.map(known)))
+    }
+
+    /// Whether a walk along `way` may leave its table here: at the key that is stated, if one is that lies within the bounds.
+    fn is_at_end(&self, way: Way) -> bool {
+        let Some(end) = self.stated_key(self.at, way.reverse()) else {
+            return true;
+        };
+        let is_within = |way| is_within(&self.order, &self.bounds, end, way);
+        let key = self.cursor.as_ref().map(Cursor::key);
+        key == Some(end) || !is_within(way) || !is_within(way.reverse())
+    }
+
+    /// The error of a table that has another key than it should where a walk along `way` comes to it, which is the current one.
+    #[cold]
+    fn fail_at(&mut self, way: Way) -> Error {
+        let who = match &self.tables {
+            Some(_) => "it is listed",
+            None => "its properties say",
+        };
+        let which = way.pick("first", "last");
+        let stated = show_key(self.stated_key(self.at, way).unwrap_or(&[]));
+        let expected = format!("the table's {which} key to be {stated}, as {who}");
+        let found = self.cursor.as_ref().map_or(&[][..], Cursor::key);
+        let defect = Defect::new(expected, show_key(found));
+        self.fail(defect)
+    }
+
+    /// Checks that a table of the run has the run's order.
+    fn check_order(&self, table: &Table) -> Result<()> {
+        let (own, other) = (describe(&self.order), describe(table.order()?));
+        if own == other {
+            return Ok(());
+        }
+        let message =
+            format!("the tables of a run are in the order {own}, and this one in {other}");
+        let error = Error::new(ErrorKind::Comparator, message);
+        Err(table.opened.store.file.name_in(error))
     }
 
     /// Moves to the first entry at or after `key`.
@@ -221,8 +290,29 @@ impl Run {
         self.arrive(moved, way)
     }
 
-    /// Ends a move along `way` within a table: if it left the table, the next one is due.
+    /// Ends a move along `way` to a place within a table: if there is no entry, the next table is due.
     fn arrive(&mut self, moved: bool, way: Way) -> Result<bool> {
+        if !moved && !self.is_at_end(way) {
+            return Err(self.fail_at_end(way));
+        }
+        self.end_move(moved, way)
+    }
+
+    /// The error of a table that ends elsewhere than it should on the way.
+    #[cold]
+    fn fail_at_end(&mut self, way: Way) -> Error {
+        let moved = self
+            .cursor
+            .as_mut()
+            .map(|cursor| cursor.seek_to_start(way.reverse()));
+        match moved {
+            Some(Err(error)) => error,
+            _ => self.fail_at(way.reverse()),
+        }
+    }
+
+    /// Ends a move along `way`: if it left its table, the next one is due.
+    fn end_move(&mut self, moved: bool, way: Way) -> Result<bool> {
         if moved {
             self.place = Place::OnEntry;
             return Ok(true);
@@ -252,13 +342,17 @@ impl Run {
         let place = std::mem::replace(&mut self.place, Place::Lost);
         match place {
             // It has not come to that entry.
-            Place::Unread(start) if start != way => self.arrive(false, way),
+            Place::Unread(start) if start != way => self.end_move(false, way),
             Place::Unread(_) | Place::OnEntry => {
                 self.place = place;
                 self.read()?;
                 self.place = Place::Lost;
+                let is_at_end = self.is_at_end(way);
                 let moved = self.cursor.as_mut().ok_or_else(lost)?.go(way)?;
-                self.arrive(moved, way)
+                if !moved && !is_at_end {
+                    return Err(self.fail_at_end(way));
+                }
+                self.end_move(moved, way)
             }
             Place::End(end) if end == way => {
                 self.place = place;
@@ -276,17 +370,9 @@ impl Run {
         };
         self.place = Place::Lost;
         let moved = self.open(self.at)?.seek_to_start(way)?;
-        let stated = self.stated_key(self.at, way).unwrap_or(&[]);
-        let found = self.cursor.as_ref().map_or(&[][..], Cursor::key);
-        if !moved || found != stated {
-            let who = match &self.tables {
-                Some(_) => "it is listed",
-                None => "its properties say",
-            };
-            let (which, stated) = (way.pick("first", "last"), show_key(stated));
-            let expected = format!("the table's {which} key to be {stated}, as {who}");
-            let defect = Defect::new(expected, show_key(found));
-            return Err(self.fail(defect));
+        let found = self.cursor.as_ref().map(Cursor::key);
+        if !moved || found != self.stated_key(self.at, way) {
+            return Err(self.fail_at(way));
         }
         self.place = Place::OnEntry;
         Ok(true)
@@ -301,7 +387,7 @@ impl Run {
     }
 }
 
-/// The first of these numbers of which `is_before` is not true; it is true of those before it.
+/// Binary search: the first number for which `is_before` is false.
 fn partition_point(mut numbers: Range<usize>, is_before: impl Fn(usize) -> bool) -> usize {
     while !numbers.is_empty() {
         let middle = numbers.start.midpoint(numbers.end);
