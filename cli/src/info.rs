@@ -105,7 +105,8 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
         Opened::Set(set) => set::describe(set.shards(), args.blocks),
     };
     if args.json {
-        print(described.json(path, None))?;
+        let error = held.as_ref().map(Failure::to_string);
+        print(described.json(path, error))?;
     } else {
         let (gap, file) = (if is_first { "" } else { "\n" }, path.display());
         let lines = described.lines.join("\n");

@@ -15,7 +15,7 @@ use leveltable::{NewFile, TableBuilder, WriteOptions};
 /// Exit status of an interrupted command, which is the shell's convention for SIGINT.
 const INTERRUPTED: i32 = 130;
 
-/// Removes the unfinished table. Returns `false` if it is finished after all, and the program is about to say so.
+/// Removes what is unfinished. Returns `false` if it is finished after all, and the program is about to say so.
 type Undo = Box<dyn FnOnce() -> bool + Send>;
 
 /// Signals that follow the first one sooner than this are the same request: `timeout` sends one to the program and one to its group.
@@ -71,6 +71,9 @@ pub(crate) fn guard_directory<T>(
                 && tries.next().is_some()
             {
                 thread::sleep(Duration::from_millis(1));
+            }
+            if temporary.exists() {
+                complain("left behind", &temporary.display().to_string());
             }
             !is_finished
         }));

@@ -40,7 +40,7 @@ pub(crate) struct TableOptions {
     /// Filter [default: ribbon; in a table of a database: bloom; of salvage: that of the damaged table]
     #[arg(long, value_parser = filters())]
     filter: Option<Filter>,
-    /// Size of the filter, in bits per key [default: 10]
+    /// Size of the filter, in bits per key; 5 to 33 for ribbon [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     bits_per_key: Option<u32>,
     /// Add a filter of the first N bytes of keys: a scan of such a prefix, or a longer one, that no key has reads nothing

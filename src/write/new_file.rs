@@ -124,7 +124,7 @@ impl sealed::Destination for NewFile {
                 temporary = Some(refused.path);
                 refused.error
             }),
-            None => Ok(()),
+            None => Err(io::Error::other("the temporary file is gone")),
         });
         renamed.map_err(|e| {
             let doing = "renaming a finished table to its path";

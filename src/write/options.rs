@@ -60,7 +60,8 @@ impl WriteOptions {
     /// LevelDB reads the table, but ignores the filter, so each of its lookups reads a block. For
     /// tables that LevelDB itself looks keys up in, start from [`leveldb`](WriteOptions::leveldb).
     ///
-    /// This is version 1 of [the format](crate::guide::format#version-1). Later versions of this crate read and write it to the same byte.
+    /// This is version 1 of [the format](crate::guide::format#version-1). Later versions of this crate read it, and write the same bytes before
+    /// compression.
     pub fn new() -> WriteOptions {
         WriteOptions {
             filter: Some(Arc::new(RibbonFilterPolicy::DEFAULT)),

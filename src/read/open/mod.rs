@@ -198,7 +198,7 @@ impl OpenOptions {
             checked.map_err(of_metaindex)?;
             let mut pieces = divided.extract_if(.., |pieces| pieces.handle == handle);
             let pieces = pieces.next().filter(|pieces| match &of {
-                // A caller's policy takes whole filters, whatever its name.
+                // Most policies take whole filters.
                 FilterOf::Keys(policy) => policy.is_divided() && pieces.covers(footer.data_end()),
                 FilterOf::Prefixes(_) => true,
             });
