@@ -6,6 +6,8 @@ use std::fmt;
 use bytes::Bytes;
 
 use crate::comparator::Order;
+#[cfg(doc)]
+use crate::error::ErrorKind;
 use crate::error::{Error, Result};
 use crate::format::Defect;
 use crate::read::parts::bounds::Way;
