@@ -313,7 +313,7 @@ mod tests {
         for (extra, size) in [(1, 113), (5000, 5112)] {
             let longer = [&TABLE[..], &noise(extra)].concat();
             let what = format!(
-                "a LevelDB table of 112 bytes, by its footer, in a file of {size}: the rest was appended"
+                "a LevelDB table that should have 112 bytes, according to its footer, in a file of {size}: the rest was appended"
             );
             assert_says(&longer, &[&what]);
         }
