@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::record::Described;
 use super::text::{shown, size};
 use crate::database::{gap_name, state_name};
+use crate::failure::with_remedies;
 use crate::output::{BOLD, count};
 
 #[derive(Serialize)]
@@ -21,13 +22,17 @@ struct DatabaseRecord {
     /// What is no record in logs and MANIFESTs.
     left_out: Vec<Value>,
     files: Vec<Value>,
+    /// What is not known, if the MANIFEST was not read.
+    unknown: Option<String>,
 }
 
 /// Describes a database.
 pub(super) fn describe(db: &Database) -> leveltable::Result<Described> {
     let (all, recovery) = (db.files()?, db.recovery());
     let bytes = all.iter().filter_map(|file| file.bytes).sum();
-    let unknown = (!db.has_known_order()).then_some(", which is not known");
+    // Only the MANIFEST tells the order.
+    let order_known = db.has_known_order() && !recovery.without_manifest;
+    let unknown = (!order_known).then_some(", which is not known");
     let (order, sequence) = (shown(&db.comparator()), db.last_sequence());
     let mut lines = vec![
         format!(
@@ -50,7 +55,8 @@ pub(super) fn describe(db: &Database) -> leveltable::Result<Described> {
             "        {file}: {bytes} bytes at offset {offset}: {what}"
         ));
     }
-    if let Some(unknown) = recovery.unknown() {
+    let unknown = recovery.unknown();
+    if let Some(unknown) = &unknown {
         lines.push(format!("unknown {unknown}"));
     }
     let title = format!("{:>5} {:>12}  {:<10}  file", "level", "bytes", "state");
@@ -75,18 +81,20 @@ pub(super) fn describe(db: &Database) -> leveltable::Result<Described> {
     let record = DatabaseRecord {
         file_bytes: bytes,
         keys: "database",
-        order_known: db.has_known_order(),
+        order_known,
         comparator: db.comparator(),
         last_sequence: sequence,
         tables,
         logs,
         left_out: gaps,
         files,
+        unknown,
     };
+    let unreadable = recovery.unreadable_tables.iter();
     Ok(Described {
         kind: Some("database"),
         record: json!(record),
         lines,
-        ..Described::default()
+        unreadable: unreadable.map(|(_, e)| with_remedies(e)).collect(),
     })
 }
