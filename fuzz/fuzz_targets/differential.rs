@@ -77,7 +77,7 @@ fn options(file: &[u8]) -> WriteOptions {
     match choice >> 4 & 3 {
         0 => options.no_filter(),
         1 => options.whole_table_filter(true),
-        2 => options.filter_policy(BloomFilterPolicy::new(choice >> 24)),
+        2 => options.filter_policy(BloomFilterPolicy::new((choice >> 24).max(1))),
         _ => options,
     }
 }

@@ -160,7 +160,7 @@ impl Arbitrary<'_> for Options {
         let bits = u32::from(u.arbitrary::<u8>()? % 50);
         let options = match u.arbitrary::<u8>()? % 4 {
             0 => options.no_filter(),
-            1 => options.filter_policy(BloomFilterPolicy::new(bits)),
+            1 => options.filter_policy(BloomFilterPolicy::new(bits.max(1))),
             2 => options.filter_policy(RibbonFilterPolicy::new(bits.clamp(5, 33))),
             _ => options,
         };
