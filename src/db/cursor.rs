@@ -178,6 +178,11 @@ impl DbCursor {
         self.arrive(found, Way::Forward)
     }
 
+    /// The order of stored keys.
+    pub(super) fn order(&self) -> Result<&Order> {
+        self.stored.order()
+    }
+
     /// Moves to the first entry that is shown whose stored key is at or after `key`.
     pub(super) fn seek_stored(&mut self, key: &[u8]) -> Result<bool> {
         let mut found = self.seek(user_key(key))?;

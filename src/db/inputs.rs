@@ -9,49 +9,13 @@ use crate::db::compaction::Compaction;
 use crate::db::cursor::DbCursor;
 use crate::db::range::DbRange;
 use crate::error::Result;
+use crate::read::walk::inputs::sorted_cursor;
 use crate::sorted_input::{SortedCursor, SortedInput};
 
-/// From the cursor's position on. The key is the stored one: user key, sequence number and type.
-impl SortedInput for DbCursor {
-    fn advance(&mut self) -> Result<bool> {
-        self.next()
-    }
-
-    fn key(&self) -> &[u8] {
-        self.stored_key()
-    }
-
-    fn value(&self) -> &[u8] {
-        self.value()
-    }
-}
-
-/// Seeks stored keys, too.
-impl SortedCursor for DbCursor {
-    fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        self.seek_stored(key)
-    }
-
-    fn seek_to_first(&mut self) -> Result<bool> {
-        self.seek_to_first()
-    }
-
-    fn seek_to_last(&mut self) -> Result<bool> {
-        self.seek_to_last()
-    }
-
-    fn prev(&mut self) -> Result<bool> {
-        self.prev()
-    }
-
-    fn value_bytes(&self) -> Bytes {
-        self.value_bytes()
-    }
-
-    fn comparator(&self) -> Result<Arc<dyn Comparator>> {
-        self.stored.order().map(Order::to_comparator)
-    }
-}
+sorted_cursor!(
+    /// From the cursor's position on. The key is the stored one: user key, sequence number and type; seeks are for stored keys, too.
+    DbCursor, stored_key, seek_stored
+);
 
 /// What is left of the range. The key is the stored one: user key, sequence number and type.
 impl SortedInput for DbRange {

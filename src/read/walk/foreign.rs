@@ -1,7 +1,5 @@
 //! Sorted inputs of other kinds among those of a merge.
 
-use std::fmt;
-
 use bytes::Bytes;
 
 use crate::comparator::Order;
@@ -39,12 +37,6 @@ impl Clone for Foreign {
             is_on_entry: self.is_on_entry,
             end: self.end,
         }
-    }
-}
-
-impl fmt::Debug for Foreign {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Foreign").finish_non_exhaustive()
     }
 }
 

@@ -11,17 +11,17 @@ use crate::read::walk::merge::MergeCursor;
 use crate::read::walk::range::TableRange;
 use crate::sorted_input::{SortedCursor, SortedInput};
 
-/// Implements both traits by the methods of these names.
+/// Implements both traits by the methods of these names, and those that lend and seek keys as they are stored.
 macro_rules! sorted_cursor {
-    ($type:ident) => {
-        /// From the cursor's position on.
+    ($(#[$note:meta])* $type:ident, $key:ident, $seek:ident) => {
+        $(#[$note])*
         impl SortedInput for $type {
             fn advance(&mut self) -> Result<bool> {
                 self.next()
             }
 
             fn key(&self) -> &[u8] {
-                self.key()
+                self.$key()
             }
 
             fn value(&self) -> &[u8] {
@@ -31,7 +31,7 @@ macro_rules! sorted_cursor {
 
         impl SortedCursor for $type {
             fn seek(&mut self, key: &[u8]) -> Result<bool> {
-                self.seek(key)
+                self.$seek(key)
             }
 
             fn seek_to_first(&mut self) -> Result<bool> {
@@ -57,8 +57,16 @@ macro_rules! sorted_cursor {
     };
 }
 
-sorted_cursor!(Cursor);
-sorted_cursor!(MergeCursor);
+pub(crate) use sorted_cursor;
+
+sorted_cursor!(
+    /// From the cursor's position on.
+    Cursor, key, seek
+);
+sorted_cursor!(
+    /// From the cursor's position on.
+    MergeCursor, key, seek
+);
 
 /// What is left of the range. Lends keys, which the iterator copies.
 impl SortedInput for TableRange {

@@ -6,16 +6,14 @@ use std::fmt;
 use bytes::Bytes;
 
 use crate::comparator::Order;
-#[cfg(doc)]
-use crate::error::ErrorKind;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::Defect;
 use crate::read::parts::bounds::Way;
 #[cfg(doc)]
 use crate::read::table::Table;
 use crate::read::walk::cursor::lost;
 use crate::read::walk::input::Input;
-use crate::read::walk::run::check_orders;
+use crate::read::walk::run::differing;
 
 /// A cursor over the entries of several tables, in the order of their keys; made by [`Table::merge`].
 ///
@@ -78,8 +76,12 @@ impl MergeCursor {
         let order = order_of_all(&all);
         let mut inputs = Vec::new();
         for (number, mut input) in all.into_iter().enumerate() {
-            check_orders((0, &order), (number, input.order()))
-                .map_err(|error| input.name_in(error))?;
+            if let Some((first, other)) = differing(&order, input.order()) {
+                let message = format!(
+                    "inputs of a merge must be in one order: number 0 is in the order {first}, number {number} in the order {other}"
+                );
+                return Err(input.name_in(Error::new(ErrorKind::Comparator, message)));
+            }
             if !input.is_ruled_out()? {
                 input.rewind();
                 inputs.push((number, input));

@@ -5,7 +5,7 @@ pub(crate) mod cursor;
 pub(crate) mod ends;
 mod foreign;
 mod input;
-mod inputs;
+pub(crate) mod inputs;
 pub(crate) mod merge;
 pub(crate) mod range;
 pub(crate) mod run;

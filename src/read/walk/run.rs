@@ -205,14 +205,14 @@ impl Run {
         table.prefixes_exclude(&(lower.map(known), upper.map(known)))
     }
 
-    /// Whether a walk along `way` may leave its table here: at the key that is stated, if one is that lies within the bounds.
-    fn is_at_end(&self, way: Way) -> bool {
-        let Some(end) = self.stated_key(self.at, way.reverse()) else {
-            return true;
+    /// Whether a walk along `way` comes to the stated end of its table: whether one is stated, and lies within the bounds.
+    fn comes_to_end(&self, way: Way) -> bool {
+        let is_shown = |end: &[u8]| {
+            let is_within = |way| is_within(&self.order, &self.bounds, end, way);
+            is_within(way) && is_within(way.reverse())
         };
-        let is_within = |way| is_within(&self.order, &self.bounds, end, way);
-        let key = self.cursor.as_ref().map(Cursor::key);
-        key == Some(end) || !is_within(way) || !is_within(way.reverse())
+        let end = self.stated_key(self.at, way.reverse());
+        end.is_some_and(is_shown)
     }
 
     /// The error of a table that has another key than it should where a walk along `way` comes to it, which is the current one.
@@ -232,10 +232,9 @@ impl Run {
 
     /// Checks that a table of the run has the run's order.
     fn check_order(&self, table: &Table) -> Result<()> {
-        let (own, other) = (describe(&self.order), describe(table.order()?));
-        if own == other {
+        let Some((own, other)) = differing(&self.order, table.order()?) else {
             return Ok(());
-        }
+        };
         let message =
             format!("the tables of a run are in the order {own}, and this one in {other}");
         let error = Error::new(ErrorKind::Comparator, message);
@@ -260,7 +259,7 @@ impl Run {
             return self.start(i, Way::Forward);
         }
         let moved = self.open(i)?.seek(key)?;
-        self.arrive(moved, Way::Forward)
+        self.arrive(moved, false, Way::Forward)
     }
 
     /// Moves to the first entry of a walk along `way`.
@@ -287,15 +286,7 @@ impl Run {
         }
         self.place = Place::Lost;
         let moved = self.open(i)?.seek_to_start(way)?;
-        self.arrive(moved, way)
-    }
-
-    /// Ends a move along `way` to a place within a table: if there is no entry, the next table is due.
-    fn arrive(&mut self, moved: bool, way: Way) -> Result<bool> {
-        if !moved && !self.is_at_end(way) {
-            return Err(self.fail_at_end(way));
-        }
-        self.end_move(moved, way)
+        self.arrive(moved, false, way)
     }
 
     /// The error of a table that ends elsewhere than it should on the way.
@@ -311,11 +302,15 @@ impl Run {
         }
     }
 
-    /// Ends a move along `way`: if it left its table, the next one is due.
-    fn end_move(&mut self, moved: bool, way: Way) -> Result<bool> {
+    /// Ends a move along `way` within a table. If there is no entry, the next table is due, unless this one should have gone on: it did
+    /// not begin at the stated end (`was_at_end`), which must be there.
+    fn arrive(&mut self, moved: bool, was_at_end: bool, way: Way) -> Result<bool> {
         if moved {
             self.place = Place::OnEntry;
             return Ok(true);
+        }
+        if !was_at_end && self.comes_to_end(way) {
+            return Err(self.fail_at_end(way));
         }
         let rest = way.rest(&self.within, &(self.at..self.at + 1));
         match way.first(&rest) {
@@ -342,17 +337,15 @@ impl Run {
         let place = std::mem::replace(&mut self.place, Place::Lost);
         match place {
             // It has not come to that entry.
-            Place::Unread(start) if start != way => self.end_move(false, way),
+            Place::Unread(start) if start != way => self.arrive(false, true, way),
             Place::Unread(_) | Place::OnEntry => {
                 self.place = place;
                 self.read()?;
                 self.place = Place::Lost;
-                let is_at_end = self.is_at_end(way);
+                let end = self.stated_key(self.at, way.reverse());
+                let was_at_end = self.cursor.as_ref().map(Cursor::key) == end;
                 let moved = self.cursor.as_mut().ok_or_else(lost)?.go(way)?;
-                if !moved && !is_at_end {
-                    return Err(self.fail_at_end(way));
-                }
-                self.end_move(moved, way)
+                self.arrive(moved, was_at_end, way)
             }
             Place::End(end) if end == way => {
                 self.place = place;
@@ -399,16 +392,10 @@ fn partition_point(mut numbers: Range<usize>, is_before: impl Fn(usize) -> bool)
     numbers.start
 }
 
-/// Whether inputs of these numbers are in one order.
-pub(crate) fn check_orders((a, first): (usize, &Order), (b, other): (usize, &Order)) -> Result<()> {
-    let (first, other) = (describe(first), describe(other));
-    if first == other {
-        return Ok(());
-    }
-    let message = format!(
-        "inputs of a merge must be in one order: number {a} is in the order {first}, number {b} in the order {other}"
-    );
-    Err(Error::new(ErrorKind::Comparator, message))
+/// The names of two orders, if they differ.
+pub(crate) fn differing(a: &Order, b: &Order) -> Option<(String, String)> {
+    let (a, b) = (describe(a), describe(b));
+    (a != b).then_some((a, b))
 }
 
 /// The name of an order, as messages show it; in a database's tables, that of its user keys.
