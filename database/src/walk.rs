@@ -26,7 +26,7 @@ use crate::state::{Bounds, Listed, State, is_not_found};
 ///
 /// Owns what it needs. Shows the database as of its first entry, whatever a writer or a refresh does meanwhile. Ends after its first
 /// error. One error is of kind [`ErrorKind::Replaced`]: the writer has removed a table that the range had not come to yet.
-/// [`Database::pin`] prevents that on Unix.
+/// [`Database::pin`] prevents that on Unix. A range over at most 16 tables opens them all before its first entry, and needs no pin.
 ///
 /// As an iterator, it copies each key; [`advance`](DatabaseRange::advance) lends keys and values, in about two thirds of the time.
 #[derive(Debug)]
@@ -53,7 +53,8 @@ impl Database {
         self.range(..)
     }
 
-    /// The entries whose keys are within `bounds`, from either end. Tables are opened when the range gets to them.
+    /// The entries whose keys are within `bounds`, from either end. Tables are opened when the range gets to them; up to 16, before the
+    /// first entry.
     pub fn range(&self, bounds: impl KeyRange) -> DatabaseRange {
         DatabaseRange::new(self.clone(), Ok(bounds.key_bounds()))
     }
@@ -247,15 +248,20 @@ impl Unordered {
     }
 }
 
+/// A range over at most so many tables opens them before its first entry, so that a writer's compaction does not end it.
+const FEW_TABLES: usize = 16;
+
 /// The newest versions of the user keys within bounds, deleted ones left out.
 fn merged(state: &Arc<State>, bounds: &Bounds) -> Result<DbRange> {
     state.known_order()?;
+    let held: Arc<[_]> = open_few(state, bounds)?.into();
     let mut ranges = Vec::new();
     for (run, tables) in state.runs.iter().enumerate() {
         if state.is_sorted(tables) {
             let tables = ListedRun {
                 state: state.clone(),
                 run,
+                held: held.clone(),
             };
             ranges.push(DbRange::of_run(tables, bounds.clone()));
             continue;
@@ -267,10 +273,25 @@ fn merged(state: &Arc<State>, bounds: &Bounds) -> Result<DbRange> {
     Ok(DbTable::merge(ranges)?.at(MAX_SEQUENCE).into_iter())
 }
 
+/// Opens the tables that may hold keys within bounds, if these are few. Returns them with their numbers.
+fn open_few(state: &State, bounds: &Bounds) -> Result<Vec<(u64, DbTable)>> {
+    let few = FEW_TABLES.min(state.options.open_tables_limit());
+    let place = |end: &[u8]| state.place(end, bounds);
+    let tables = state.runs.iter().flat_map(|run| state.within(run, place));
+    let tables: Vec<_> = tables.take(few + 1).collect();
+    if tables.len() > few {
+        return Ok(Vec::new());
+    }
+    let opened = |table: &Arc<Listed>| Ok((table.file.number, state.table(table)?));
+    tables.into_iter().map(opened).collect()
+}
+
 /// A run of the database's tables.
 struct ListedRun {
     state: Arc<State>,
     run: usize,
+    /// The tables of all runs that are open already, with their numbers.
+    held: Arc<[(u64, DbTable)]>,
 }
 
 impl ListedRun {
@@ -296,7 +317,10 @@ impl TableRun for ListedRun {
             .tables()
             .get(i)
             .ok_or_else(|| changed(self.state.dir.path()))?;
-        Ok(self.state.table(table)?.as_table().clone())
+        let number = table.file.number;
+        let held = self.held.iter().find(|(held, _)| *held == number);
+        let opened = held.map_or_else(|| self.state.table(table), |(_, open)| Ok(open.clone()));
+        Ok(opened?.as_table().clone())
     }
 
     fn comparator(&self) -> Arc<dyn Comparator> {
