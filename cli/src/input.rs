@@ -178,7 +178,7 @@ impl Lines {
     pub(crate) fn next(&mut self) -> io::Result<bool> {
         loop {
             self.line.clear();
-            let read = self.reader.read_until(b'\n', &mut self.line)?;
+            let read = read_line(&mut *self.reader, &mut self.line)?;
             if read == 0 {
                 return Ok(false);
             }
@@ -197,6 +197,24 @@ impl Lines {
             if !self.line.is_empty() {
                 return Ok(true);
             }
+        }
+    }
+}
+
+/// Reads a line to `line`, which is empty, with its line feed, which this finds faster than `read_until`. Returns its length.
+fn read_line(reader: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
+    loop {
+        let read = match reader.fill_buf() {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
+        let end = memchr(b'\n', read).map(|at| at + 1);
+        let (taken, _) = read.split_at(end.unwrap_or(read.len()));
+        let (len, is_done) = (taken.len(), end.is_some() || taken.is_empty());
+        line.extend_from_slice(taken);
+        reader.consume(len);
+        if is_done {
+            return Ok(line.len());
         }
     }
 }

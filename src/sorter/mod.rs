@@ -16,13 +16,13 @@ mod run;
 
 /// Runs of one level that are merged into one of the next. A sort of this many times its memory writes each entry once to temporary
 /// files, one of the square of that twice, and so on. For each level, so many files may be open.
-const FAN_IN: usize = 64;
+const FAN_IN: usize = 32;
 
 /// Sorts entries that come in any order: [`add`](Sorter::add) each, then take them in ascending order from
 /// [`finish`](Sorter::finish).
 ///
 /// Memory is bounded by [`memory`](Sorter::memory). When it is full, its entries are sorted and written to a temporary file, and in the
-/// end the files are merged. So each entry is written and read at most once, or once more for each 64-fold of the memory. What fits
+/// end the files are merged. So each entry is written and read at most once, or once more for each 32-fold of the memory. What fits
 /// the memory is neither written nor read.
 ///
 /// The files have no names where the system allows that, or names that say that they are temporary. They are gone when the sorter and
@@ -90,14 +90,14 @@ impl Sorter {
     /// Bytes of memory for entries that are not sorted yet, 256 MiB by default. Each takes up to 36 bytes more than its key and its
     /// value.
     ///
-    /// Files that are merged take 128 KiB each in addition: up to 63 files, and 63 more for each 64-fold of the memory. An entry larger
+    /// Files that are merged take 128 KiB each in addition: up to 31 files, and 31 more for each 32-fold of the memory. An entry larger
     /// than the memory is sorted by itself.
     pub fn memory(mut self, bytes: usize) -> Sorter {
         self.memory = bytes;
         self
     }
 
-    /// Where temporary files are, by default [`std::env::temp_dir`]. Together they take as many bytes as the entries; while 64 files are
+    /// Where temporary files are, by default [`std::env::temp_dir`]. Together they take as many bytes as the entries; while 32 files are
     /// merged into one, those twice.
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> Sorter {
         self.directory = directory.into();
