@@ -8,7 +8,7 @@ use super::table::AsyncTable;
 use super::walk::WalkBlocks;
 use crate::comparator::Order;
 use crate::error::{Error, Result};
-use crate::read::parts::bounds::{Bounds, KeyRange, Way, prefix_bounds_from};
+use crate::read::parts::bounds::{Bounds, Direction, KeyRange, prefix_bounds_from};
 #[cfg(doc)]
 use crate::read::table::Table;
 use crate::read::walk::cursor::Cursor;
@@ -29,7 +29,7 @@ pub struct AsyncRange {
     /// It is given its blocks, which come from `blocks`.
     cursor: Cursor,
     blocks: WalkBlocks,
-    way: Way,
+    direction: Direction,
     /// To return instead of the first entry.
     error: Option<Error>,
 }
@@ -67,7 +67,7 @@ impl AsyncRange {
             cursor: Cursor::of_table(&table.table, bounds),
             table: table.clone(),
             blocks: WalkBlocks::new(0..0),
-            way: Way::Forward,
+            direction: Direction::Forward,
             error,
         }
     }
@@ -94,7 +94,7 @@ impl AsyncRange {
     /// Returns the entries from the last to the first. To be called before the first is asked for. A [`TableRange`](crate::TableRange) has both ends; this
     /// has the one that is chosen.
     pub fn reverse(mut self) -> AsyncRange {
-        self.way = Way::Back;
+        self.direction = Direction::Backward;
         self
     }
 
@@ -138,7 +138,7 @@ impl AsyncRange {
     ///
     /// As [`next`](AsyncRange::next).
     pub async fn advance(&mut self) -> Result<bool> {
-        if self.cursor.step_plainly(self.way) {
+        if self.cursor.step_fast(self.direction) {
             return Ok(true);
         }
         self.advance_slowly().await
@@ -183,16 +183,16 @@ impl AsyncRange {
         if !self.cursor.is_limited {
             self.plan().await?;
         }
-        let (way, cursor) = (self.way, &mut self.cursor);
-        let mut moved = cursor.is_valid() && cursor.step_in_block(way)?;
+        let (direction, cursor) = (self.direction, &mut self.cursor);
+        let mut moved = cursor.is_valid() && cursor.step_in_block(direction)?;
         while !moved {
-            let Some(i) = cursor.next_block(way) else {
+            let Some(i) = cursor.next_block(direction) else {
                 return Ok(false);
             };
-            let (found, payload, is_slice) = self.blocks.take(&self.table, i, way).await?;
+            let (found, payload, is_slice) = self.blocks.take(&self.table, i, direction).await?;
             cursor.enter(found, payload, is_slice)?;
-            moved = cursor.seek_in_block(way)?;
+            moved = cursor.seek_in_block(direction)?;
         }
-        cursor.arrive(moved, way)
+        cursor.stop_at_bound(moved, direction)
     }
 }
