@@ -12,7 +12,7 @@ use leveltable::{SortedInput, WriteOptions};
 
 use crate::directory::file_name;
 use crate::log::encode_record;
-use crate::record::{Edit, TableFile};
+use crate::record::{Edit, TableMetadata};
 use crate::storage::{NewDirectory, NewFile, NewFileSystem, check_space, failed, taken};
 
 /// Number of the MANIFEST; tables come after it.
@@ -129,7 +129,7 @@ pub struct DatabaseBuilder {
     /// Number of the current table, or of the last one.
     number: u64,
     /// The tables that are complete.
-    tables: Vec<TableFile>,
+    tables: Vec<TableMetadata>,
     built: BuiltDatabase,
     /// Whether a file could not be written.
     is_broken: bool,
@@ -374,7 +374,7 @@ impl DatabaseBuilder {
             file.sync()
                 .map_err(|error| failed("syncing the table", error, &path))?;
             let properties = summary.properties;
-            self.tables.push(TableFile {
+            self.tables.push(TableMetadata {
                 number,
                 size: summary.file_bytes,
                 smallest: properties.first_key.unwrap_or_default(),

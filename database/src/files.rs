@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use leveltable::Result;
 
 use crate::directory::{FileKind, file_name, list, name_of};
-use crate::record::TableFile;
+use crate::record::TableMetadata;
 use crate::state::State;
 
 /// A file of a database's directory, or one that should be there.
@@ -23,7 +23,7 @@ pub struct DatabaseFile {
     /// Whether it counts.
     pub state: FileState,
     /// The level, and what the MANIFEST says of the table, if it lists it.
-    pub listed: Option<(u32, TableFile)>,
+    pub listed: Option<(u32, TableMetadata)>,
 }
 
 /// Whether a file is part of its database.
@@ -31,7 +31,7 @@ pub struct DatabaseFile {
 pub enum FileState {
     /// Part of the database.
     Live,
-    /// Listed, and not there.
+    /// ListedTable, and not there.
     Missing,
     /// It was part of the database, and its contents are elsewhere now: a writer would have removed it.
     Obsolete,

@@ -143,12 +143,12 @@ pub struct Edit {
     /// Levels and numbers of tables that are no longer part of the database.
     pub deleted: Vec<(u32, u64)>,
     /// Levels and tables that are part of the database from now on.
-    pub added: Vec<(u32, TableFile)>,
+    pub added: Vec<(u32, TableMetadata)>,
 }
 
 /// A table as a MANIFEST lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TableFile {
+pub struct TableMetadata {
     /// Number of the file, as in `000005.ldb`.
     pub number: u64,
     /// Size of the file in bytes.
@@ -159,7 +159,7 @@ pub struct TableFile {
     pub largest: Vec<u8>,
 }
 
-impl TableFile {
+impl TableMetadata {
     /// The first user key.
     pub fn first_user_key(&self) -> &[u8] {
         user_key(&self.smallest)
@@ -246,7 +246,7 @@ impl Edit {
             6 => self.deleted.push((rest.level()?, rest.number()?)),
             7 => {
                 let level = rest.level()?;
-                let table = TableFile {
+                let table = TableMetadata {
                     number: rest.number()?,
                     size: rest.number()?,
                     smallest: rest.internal_key()?,
