@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn neighbours_come_together_within_gap_and_length() {
-        let group = |parts, bytes| Group { parts, bytes };
+        let group = |items, bytes| Group { items, bytes };
         let parts = [0..10, 10..20, 25..30, 40..50, 50..200, 200..201];
         assert_eq!(
             coalesce(&parts, 5, 100),
