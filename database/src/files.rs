@@ -8,7 +8,7 @@ use crate::directory::{FileKind, file_name, list, name_of};
 use crate::record::TableMetadata;
 use crate::state::State;
 
-/// A file of a database's directory, or one that should be there.
+/// A file of a database's directory, or one that should be there; returned by [`Database::files`](crate::Database::files).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DatabaseFile {
@@ -26,12 +26,12 @@ pub struct DatabaseFile {
     pub listed: Option<(u32, TableMetadata)>,
 }
 
-/// Whether a file is part of its database.
+/// Whether a [file](DatabaseFile) is part of its database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileState {
     /// Part of the database.
     Live,
-    /// ListedTable, and not there.
+    /// Listed, and not there.
     Missing,
     /// It was part of the database, and its contents are elsewhere now: a writer would have removed it.
     Obsolete,

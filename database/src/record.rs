@@ -84,7 +84,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Checks all of a log record's payload, and copies its keys and values. Takes some 80 bytes for each change, and their copies.
+    /// Checks all of a log record's payload, and copies its keys and values. Takes some 80 bytes for each change, and their copies;
+    /// [`LogReader`](crate::LogReader) has an example.
     ///
     /// # Errors
     ///
@@ -146,7 +147,7 @@ pub struct Edit {
     pub added: Vec<(u32, TableMetadata)>,
 }
 
-/// A table as a MANIFEST lists it.
+/// A table as an [`Edit`] of the MANIFEST lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableMetadata {
     /// Number of the file, as in `000005.ldb`.
@@ -160,12 +161,12 @@ pub struct TableMetadata {
 }
 
 impl TableMetadata {
-    /// The first user key.
+    /// The user key of [`smallest`](TableMetadata::smallest).
     pub fn first_user_key(&self) -> &[u8] {
         user_key(&self.smallest)
     }
 
-    /// The last user key.
+    /// The user key of [`largest`](TableMetadata::largest).
     pub fn last_user_key(&self) -> &[u8] {
         user_key(&self.largest)
     }
@@ -178,7 +179,7 @@ fn put_string(dst: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 impl Edit {
-    /// Decodes the payload of a MANIFEST's record.
+    /// Decodes the payload of a MANIFEST's record, which a [`LogReader`](crate::LogReader) returns.
     ///
     /// # Errors
     ///

@@ -224,7 +224,7 @@ impl State {
         }
         let mut last_sequence = version.stated.last_sequence.unwrap_or(0);
         let (mut recovery, mut newest) = (Recovery::default(), HashMap::<Bytes, DbEntry>::new());
-        // ListedTable once, before any is read.
+        // Listed once, before any is read.
         for (_, _, name) in needed_logs(&**dir, &version)? {
             let read = recovery.read_log(&**dir, &name, options.skip_damaged, |entry, _| {
                 last_sequence = last_sequence.max(entry.sequence);

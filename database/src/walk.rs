@@ -45,7 +45,7 @@ pub struct DatabaseRange {
 
 /// Walks.
 impl Database {
-    /// All entries in order, from either end.
+    /// All entries in order, from either end; see [`range`](Database::range).
     ///
     /// In a database whose order is not known, entries come as its files store them, from the front only, and the keys are held in
     /// memory meanwhile.
@@ -54,12 +54,20 @@ impl Database {
     }
 
     /// The entries whose keys are within `bounds`, from either end. Tables are opened when the range gets to them; up to 16, before the
-    /// first entry.
+    /// first entry. Reads nothing before that.
+    ///
+    /// ```no_run
+    /// # let db = leveltable_database::Database::open_read_only("db")?;
+    /// for entry in db.range("user/1".."user/2").rev() {
+    ///     println!("{}", entry?.0.escape_ascii());
+    /// }
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
     pub fn range(&self, bounds: impl KeyRange) -> DatabaseRange {
         DatabaseRange::new(self.clone(), Ok(bounds.key_bounds()))
     }
 
-    /// The entries whose keys begin with `prefix`, from either end.
+    /// The entries whose keys begin with `prefix`, from either end; reads as [`range`](Database::range) does.
     ///
     /// Only in bytewise order do such keys always lie together. In any other order the only item is an error of
     /// [`ErrorKind::Comparator`]: use a range there.
@@ -125,7 +133,8 @@ impl DatabaseRange {
         self.step(false)
     }
 
-    /// The key of the entry last taken from the front; empty before the first, after the end of the range, and after an error.
+    /// The key of the entry last taken from the front by [`advance`](DatabaseRange::advance); empty before the first, after the end of the
+    /// range, and after an error.
     #[inline]
     pub fn key(&self) -> &[u8] {
         self.lent(false).map_or(&[], DbCursor::user_key)
@@ -402,7 +411,7 @@ impl DoubleEndedIterator for DatabaseRange {
 
 impl FusedIterator for DatabaseRange {}
 
-/// A version of a user key that a file still holds.
+/// A version of a user key that a file still holds; returned by [`Database::history`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HistoryEntry {
@@ -423,7 +432,7 @@ pub struct HistoryEntry {
 /// Versions of user keys; made by [`Database::history_range`].
 pub type HistoryEntries = Box<dyn Iterator<Item = Result<HistoryEntry>> + Send>;
 
-/// Whether a version is what a lookup finds.
+/// Whether a version is what a lookup finds; see [`HistoryEntry`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum VersionState {
     /// A lookup finds it. A deletion that is live hides older versions.
