@@ -43,7 +43,7 @@ use crate::attempts::{Failure, Patience, Retries, Timeouts};
 ///     .timeouts(Timeouts::default())
 ///     .retries(Retries::none())
 ///     .named("s3://bucket/fruit.ldb");
-/// OpenOptions::new().open_async(source).await
+/// OpenOptions::new().open_async(source, None).await
 /// # }
 /// ```
 pub struct ObjectSource(Arc<Object>);

@@ -198,7 +198,8 @@ where
 /// ```no_run
 /// # use std::sync::Arc;
 /// use leveltable::{BlockCache, OpenOptions};
-/// use leveltable_object_store::{Retries, SetOptions, Timeouts};
+/// use leveltable_object_store::set::SetOptions;
+/// use leveltable_object_store::{Retries, Timeouts};
 /// # use leveltable_object_store::TableSet;
 /// # use object_store::{ObjectStore, path::Path};
 /// # async fn open(store: Arc<dyn ObjectStore>, manifest: Path) -> leveltable::Result<TableSet> {
