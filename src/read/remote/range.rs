@@ -75,10 +75,11 @@ impl AsyncRange {
     /// Finds out which data blocks may have entries within the bounds: none if a filter of prefixes rules them out.
     async fn plan(&mut self) -> Result<()> {
         let (table, cursor) = (&self.table, &mut self.cursor);
-        if matches!(table.table.order(), Ok(Order::Bytewise)) {
-            cursor.is_limited = table.prefixes_exclude(&cursor.bounds).await?;
+        let is_bytewise = matches!(table.table.order(), Ok(Order::Bytewise));
+        if is_bytewise && table.prefixes_exclude(&cursor.bounds).await? {
+            cursor.limit_to(0..0);
         }
-        if !cursor.is_limited {
+        if cursor.ahead.limits.is_none() {
             let (parts, order) = (
                 &table.table.opened.parts,
                 table.table.order_of(&cursor.bounds)?,
@@ -87,7 +88,7 @@ impl AsyncRange {
             let blocks = within.await?;
             cursor.limit_to(blocks);
         }
-        self.blocks.unasked = cursor.ahead.limits.clone();
+        self.blocks.unasked = cursor.ahead.limits();
         Ok(())
     }
 
@@ -171,7 +172,7 @@ impl AsyncRange {
         if !matches!(moved, Ok(true)) {
             // Nothing is left.
             self.cursor = self.table.table.cursor();
-            self.cursor.is_limited = true;
+            self.cursor.limit_to(0..0);
         }
         moved
     }
@@ -180,7 +181,7 @@ impl AsyncRange {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
-        if !self.cursor.is_limited {
+        if self.cursor.ahead.limits.is_none() {
             self.plan().await?;
         }
         let (direction, cursor) = (self.direction, &mut self.cursor);

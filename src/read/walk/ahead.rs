@@ -23,8 +23,8 @@ const INDEX_LEN: u64 = 64 << 10;
 /// twice as many bytes as the one before: a walk over 1,000 blocks of 4 KiB makes 23 reads.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ReadAhead {
-    /// The data blocks that the walk may need.
-    pub(crate) limits: Range<usize>,
+    /// The data blocks that the walk may need; `None` until that is known.
+    pub(crate) limits: Option<Range<usize>>,
     /// The data blocks that were read together; of those that were announced, the ones before the next are due.
     run: Group,
     /// Their frames, if they are several.
@@ -46,6 +46,19 @@ impl Group {
 }
 
 impl ReadAhead {
+    /// Nothing read, of a walk that may need these data blocks.
+    pub(crate) fn within(limits: Option<Range<usize>>) -> ReadAhead {
+        ReadAhead {
+            limits,
+            ..ReadAhead::default()
+        }
+    }
+
+    /// The data blocks that the walk may need; none until that is known.
+    pub(crate) fn limits(&self) -> Range<usize> {
+        self.limits.clone().unwrap_or_default()
+    }
+
     /// Data block `i`, at which a walk in `direction` has arrived, or begins. The pieces of the index that name its next blocks are read
     /// with its own.
     pub(crate) fn find(
@@ -68,7 +81,7 @@ impl ReadAhead {
         // If a piece ahead is damaged, that is for those who come to it: the block's own piece is then read alone.
         let pieces = opened
             .parts
-            .pieces_of_walk(i, &self.limits, direction, INDEX_LEN);
+            .pieces_of_walk(i, &self.limits(), direction, INDEX_LEN);
         opened.read_parts(pieces).ok();
         opened.block(i)
     }
@@ -113,7 +126,7 @@ impl ReadAhead {
         let mut run = self.next_blocks(opened, found);
         // No read ends where a piece of the index does. A piece that cannot be read is an error of the walk when it comes to that.
         if let Some(direction) = self.direction
-            && let Some(next) = direction.first(&direction.rest(&self.limits, &run.items))
+            && let Some(next) = direction.first(&direction.rest(&self.limits(), &run.items))
             && opened.parts.index.block(next).is_err()
             && self.load_pieces(opened, next, self.direction).is_ok()
         {
@@ -158,7 +171,7 @@ impl ReadAhead {
     /// The blocks from `found` on, as many as are due: one where a walk begins.
     fn next_blocks(&self, opened: &Opened, found: BlockRef) -> Group {
         match self.direction {
-            Some(direction) => next_run(opened, found, direction, &self.limits, self.len),
+            Some(direction) => next_run(opened, found, direction, &self.limits(), self.len),
             None => Group::of(found),
         }
     }

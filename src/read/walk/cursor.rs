@@ -56,22 +56,26 @@ pub struct Cursor {
     pub(crate) table: Table,
     /// Only keys within them are shown.
     pub(crate) bounds: Bounds,
-    /// Walks data block `block`.
+    /// Walks the data block that is at `at`.
     entries: BlockCursor<Bytes>,
+    at: BlockPlace,
+    /// The blocks that a walk within the bounds may need, and what it has read ahead of them, or announced in a mapped file.
+    pub(crate) ahead: ReadAhead,
+    /// Where the cursor stands while `entries` is on no entry: where a walk in this direction ends. `None` after a move failed.
+    end: Option<Direction>,
+}
+
+/// Where the current data block is.
+#[derive(Clone)]
+struct BlockPlace {
     /// `None` until a block was loaded.
-    pub(crate) block: Option<BlockRef>,
+    block: Option<BlockRef>,
     /// Whether the block may have entries outside the lower bound, and outside the upper one.
     is_edge: (bool, bool),
     /// Where in memory the block begins, if it is used there; otherwise [`NOWHERE`]. The memory ahead of a walk is prefetched.
-    place: usize,
-    /// What the walk has read ahead, or announced in a mapped file.
-    pub(crate) ahead: ReadAhead,
-    /// Whether it is known which blocks a walk within the bounds may need.
-    pub(crate) is_limited: bool,
+    memory: usize,
     /// For a block that is a slice of what was read ahead: a copy, once a value is asked for that keeps its block in memory.
-    own: Option<OnceLock<Bytes>>,
-    /// Where the cursor stands while `entries` is on no entry: where a walk in this direction ends. `None` after a move failed.
-    end: Option<Direction>,
+    copy: Option<OnceLock<Bytes>>,
 }
 
 /// How far ahead a walk prefetches memory, in bytes: a block of ordinary length, and the restarts at the next one's end.
@@ -85,7 +89,7 @@ impl fmt::Debug for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cursor")
             .field("table", &self.table)
-            .field("block", &self.block)
+            .field("block", &self.at.block)
             .finish_non_exhaustive()
     }
 }
@@ -100,31 +104,35 @@ impl Table {
 impl Cursor {
     /// A cursor before the first entry of a table within bounds.
     pub(crate) fn of_table(table: &Table, bounds: Bounds) -> Cursor {
+        // If the order is not known, the first move with a bound is an error. No blocks are needed for bounds that exclude all.
         let order = table.order();
+        let excludes_all = order.is_ok_and(|order| exclude_all(order, &bounds));
         Cursor {
-            // If the order is not known, the first move with a bound is an error. No blocks are needed for bounds that exclude all.
-            is_limited: order.is_ok_and(|order| exclude_all(order, &bounds)),
             table: table.clone(),
             bounds,
             entries: BlockCursor::new(Block::default()),
-            block: None,
-            is_edge: (false, false),
-            place: NOWHERE,
-            ahead: ReadAhead::default(),
-            own: None,
+            at: BlockPlace {
+                block: None,
+                is_edge: (false, false),
+                memory: NOWHERE,
+                copy: None,
+            },
+            ahead: ReadAhead::within(excludes_all.then_some(0..0)),
             end: Some(Direction::Backward),
         }
     }
 
     /// Notes that no entry is within the bounds if `is_excluded` says so, unless that is known.
     pub(crate) fn rule_out(&mut self, is_excluded: impl FnOnce() -> Result<bool>) -> Result<()> {
-        self.is_limited = self.is_limited || is_excluded()?;
+        if self.ahead.limits.is_none() && is_excluded()? {
+            self.limit_to(0..0);
+        }
         Ok(())
     }
 
     /// Whether it is known without reading a block, before the first move, that no entry lies within the bounds.
     pub(crate) fn is_ruled_out(&self) -> Result<bool> {
-        if self.is_limited && self.ahead.limits.is_empty() {
+        if self.ahead.limits.as_ref().is_some_and(Range::is_empty) {
             return Ok(true);
         }
         let (lower, upper) = (key_of(&self.bounds.0), key_of(&self.bounds.1));
@@ -144,6 +152,11 @@ impl Cursor {
     #[inline]
     pub fn is_valid(&self) -> bool {
         self.entries.is_on_entry()
+    }
+
+    /// Offset in the file of the current data block; 0 before one was loaded.
+    pub(crate) fn block_offset(&self) -> u64 {
+        self.at.block.map_or(0, |found| found.handle.offset)
     }
 
     pub(crate) fn order(&self) -> Result<&Order> {
@@ -170,8 +183,8 @@ impl Cursor {
     /// The current value as a slice of its block, which it keeps in memory; empty like [`value`](Cursor::value).
     pub fn value_bytes(&self) -> Bytes {
         let mut block = &self.entries.block.data;
-        if let Some(own) = &self.own {
-            block = own.get_or_init(|| Bytes::copy_from_slice(block));
+        if let Some(copy) = &self.at.copy {
+            block = copy.get_or_init(|| Bytes::copy_from_slice(block));
         }
         block.slice(self.entries.value_range())
     }
@@ -227,7 +240,7 @@ impl Cursor {
     pub(crate) fn seek_to_start(&mut self, direction: Direction) -> Result<bool> {
         self.unposition(None);
         self.limit()?;
-        let Some(first) = direction.first(&self.ahead.limits) else {
+        let Some(first) = direction.first(&self.ahead.limits()) else {
             return Ok(self.unposition(Some(direction)));
         };
         self.enter_block(first, None)?;
@@ -269,8 +282,8 @@ impl Cursor {
     #[inline(always)]
     pub(crate) fn step_fast(&mut self, direction: Direction) -> bool {
         let (stepped, ahead) = match direction {
-            Direction::Forward => (!self.is_edge.1 && self.entries.step(), AHEAD),
-            Direction::Backward => (!self.is_edge.0 && self.entries.step_back(), -AHEAD),
+            Direction::Forward => (!self.at.is_edge.1 && self.entries.step(), AHEAD),
+            Direction::Backward => (!self.at.is_edge.0 && self.entries.step_back(), -AHEAD),
         };
         if stepped {
             self.prefetch_at(ahead);
@@ -294,7 +307,7 @@ impl Cursor {
     /// Ends a move in `direction`: there are no entries past the bound.
     #[inline]
     pub(crate) fn stop_at_bound(&mut self, moved: bool, direction: Direction) -> Result<bool> {
-        let is_edge = direction.pick(self.is_edge.1, self.is_edge.0);
+        let is_edge = direction.pick(self.at.is_edge.1, self.at.is_edge.0);
         if moved && is_edge && !self.is_within_start(self.key(), direction.reverse())? {
             return Ok(self.unposition(Some(direction)));
         }
@@ -313,7 +326,7 @@ impl Cursor {
     /// Finds out, before the first block of a table is read, which blocks may have keys within the bounds: no others are read. Reads
     /// the pieces of the index that name the first and the last of them.
     pub(crate) fn limit(&mut self) -> Result<()> {
-        if !self.is_limited {
+        if self.ahead.limits.is_none() {
             let (opened, order) = (&*self.table.opened, self.table.order_of(&self.bounds)?);
             let within = || opened.parts.blocks_within(&self.bounds, order);
             self.limit_to(opened.ask(within)?);
@@ -323,8 +336,7 @@ impl Cursor {
 
     /// Says which blocks may have keys within the bounds.
     pub(crate) fn limit_to(&mut self, blocks: Range<usize>) {
-        self.ahead.limits = blocks;
-        self.is_limited = true;
+        self.ahead.limits = Some(blocks);
     }
 
     /// Moves to the first entry of the blocks that come after the current one in `direction`. Some writers leave blocks empty.
@@ -340,10 +352,10 @@ impl Cursor {
 
     /// The block that comes after the current one in `direction`, if the walk may need it; the first one before any was loaded.
     pub(crate) fn next_block(&self, direction: Direction) -> Option<usize> {
-        let limits = &self.ahead.limits;
-        match self.block.map(|found| found.block) {
-            Some(i) => direction.first(&direction.rest(limits, &(i..i + 1))),
-            None => direction.first(limits),
+        let limits = self.ahead.limits();
+        match self.at.block.map(|found| found.block) {
+            Some(i) => direction.first(&direction.rest(&limits, &(i..i + 1))),
+            None => direction.first(&limits),
         }
     }
 
@@ -364,14 +376,14 @@ impl Cursor {
     /// Turns to a data block, at none of its entries. The position is lost until the caller has found a new one.
     fn load(&mut self, found: BlockRef, direction: Option<Direction>) -> Result<()> {
         self.unposition(None);
-        if self.block.is_none_or(|block| block.block != found.block) {
+        if self.at.block.is_none_or(|block| block.block != found.block) {
             let table = &self.table;
-            self.block = None;
+            self.at.block = None;
             let loaded = self.ahead.load(&table.opened, found, direction, table.read);
             let (payload, is_slice) = loaded?;
             let Opened { parts, store, .. } = &*table.opened;
             let place = store.in_place(parts.index.state(found), found.handle);
-            self.place = place.map_or(NOWHERE, |(_, place)| place.start);
+            self.at.memory = place.map_or(NOWHERE, |(_, place)| place.start);
             self.enter(found, payload, is_slice)?;
         }
         Ok(())
@@ -381,10 +393,10 @@ impl Cursor {
     pub(crate) fn enter(&mut self, found: BlockRef, payload: Bytes, is_slice: bool) -> Result<()> {
         self.entries.block = self.table.parse(found, payload)?;
         self.entries.move_before_first();
-        self.own = is_slice.then(OnceLock::new);
-        self.block = Some(found);
-        let ((lower, upper), limits) = (&self.bounds, &self.ahead.limits);
-        self.is_edge = (
+        self.at.copy = is_slice.then(OnceLock::new);
+        self.at.block = Some(found);
+        let ((lower, upper), limits) = (&self.bounds, self.ahead.limits());
+        self.at.is_edge = (
             *lower != Bound::Unbounded && found.block <= limits.start,
             *upper != Bound::Unbounded && found.block + 1 >= limits.end,
         );
@@ -429,7 +441,7 @@ impl Cursor {
     #[inline]
     fn prefetch_at(&self, distance: isize) {
         // Nothing is there at both ends of the file.
-        let place = self.place + self.entries.offset();
+        let place = self.at.memory + self.entries.offset();
         if let Some(file) = self.table.opened.store.file.memory()
             && let Some(bytes) = file.get(place.wrapping_add_signed(distance)..)
             && let Some([first, .., next_line]) = bytes.first_chunk::<{ LINE + 1 }>()
@@ -448,7 +460,7 @@ impl Cursor {
     #[cold]
     pub(crate) fn fail(&mut self, defect: Defect) -> Error {
         self.unposition(None);
-        let offset = self.block.map_or(0, |found| found.handle.offset);
+        let offset = self.block_offset();
         self.table
             .opened
             .store

@@ -11,7 +11,7 @@ use crate::format::Defect;
 use crate::read::parts::bounds::Direction;
 #[cfg(doc)]
 use crate::read::table::Table;
-use crate::read::walk::cursor::lost;
+use crate::read::walk::cursor::{Cursor, lost};
 use crate::read::walk::input::Input;
 use crate::read::walk::run::differing;
 
@@ -158,8 +158,7 @@ impl MergeCursor {
     /// Offset in its file of the block that the current entry lies in.
     pub(crate) fn block_offset(&self) -> u64 {
         let cursor = self.current().and_then(Input::cursor);
-        let block = cursor.and_then(|cursor| cursor.block);
-        block.map_or(0, |found| found.handle.offset)
+        cursor.map_or(0, Cursor::block_offset)
     }
 
     /// Moves to the first entry at or after `key`. Returns `false`, and stands after the last entry, if there is none.

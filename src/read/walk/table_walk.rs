@@ -105,7 +105,7 @@ impl TableWalk {
     /// Offset in its file of the block that the current entry lies in.
     pub(crate) fn block_offset(&self) -> u64 {
         match self {
-            TableWalk::One(cursor) => cursor.block.map_or(0, |found| found.handle.offset),
+            TableWalk::One(cursor) => cursor.block_offset(),
             TableWalk::Merge(merged) => merged.block_offset(),
         }
     }
