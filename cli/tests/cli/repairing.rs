@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use leveltable_database::{DatabaseBuildOptions, DatabaseBuilder};
+use leveltable_database::{DatabaseBuildOptions, DatabaseBuilder, IndexedDbComparator};
 use tempfile::TempDir;
 
 use super::{complaint, json_lines, names_in, run, tool};
@@ -146,6 +146,71 @@ fn an_unknown_order_is_asked_for() {
     let info = run([Path::new("info"), &scratch.path().join("new")]);
     let info = String::from_utf8(info.stdout).unwrap();
     assert!(info.contains("idb_cmp1"), "{info}");
+}
+
+/// Every command that the owner of a broken database is told to type.
+#[test]
+#[cfg(unix)]
+fn the_commands_of_the_page_run_as_they_are_written_down() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/repair.md");
+    let page = fs::read_to_string(page).unwrap();
+    let blocks: Vec<&str> = { page.split("```sh\n").skip(1) }
+        .map(|rest| rest.split("```").next().unwrap())
+        .collect();
+    let dirs = [
+        "My World/db",
+        "Default/Local Storage/leveldb",
+        "Default/IndexedDB/https_example.org_0.indexeddb.leveldb",
+        "geth/chaindata",
+        "Data/worlds/mine/data/actors",
+    ];
+    let mut repaired = 0;
+    for block in &blocks {
+        let scratch = TempDir::new().unwrap();
+        let sh = |script: &str| {
+            let path = std::env::var("PATH").unwrap();
+            let tool = Path::new(env!("CARGO_BIN_EXE_leveltable"))
+                .parent()
+                .unwrap();
+            let mut sh = std::process::Command::new("sh");
+            sh.env("PATH", format!("{}:{path}", tool.display()));
+            let output = sh
+                .args(["-ec", script])
+                .current_dir(scratch.path())
+                .output();
+            let output = output.unwrap();
+            assert!(output.status.success(), "{script}: {output:?}");
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        for dir in dirs {
+            let dir = scratch.path().join(dir);
+            fs::create_dir_all(dir.parent().unwrap()).unwrap();
+            let options = match dir.to_str().unwrap().contains("indexeddb") {
+                true => DatabaseBuildOptions::new().comparator(IndexedDbComparator),
+                false => DatabaseBuildOptions::new(),
+            };
+            let mut builder = DatabaseBuilder::create(&dir, options).unwrap();
+            builder.put([0, 0, 0, 0, 5], "five").unwrap();
+            builder.finish().unwrap();
+            fs::remove_file(dir.join("CURRENT")).unwrap();
+        }
+        fs::create_dir(scratch.path().join("geth/chaindata/ancient")).unwrap();
+        if block.contains("db.new") && !block.contains("leveltable repair") {
+            sh("leveltable repair 'My World/db' 'My World/db.new'");
+        }
+        let said = sh(block);
+        let moves: Vec<&str> = said
+            .lines()
+            .filter(|line| line.starts_with("  mv "))
+            .collect();
+        repaired += moves.len() / 2;
+        if !block.contains("mv ") {
+            sh(&moves.join("\n"));
+        }
+        let moved = block.contains("geth");
+        assert!(!moved || scratch.path().join("geth/chaindata/ancient").is_dir());
+    }
+    assert_eq!((blocks.len(), repaired), (7, 6));
 }
 
 #[cfg(target_os = "linux")]
