@@ -469,9 +469,9 @@ struct Logged {
 }
 
 impl Logged {
-    /// `tables_end` is the highest sequence number in tables if the log that comes first is missing.
-    fn read(&mut self, log: &[u8], tables_end: Option<u64>) {
-        let mut is_damaged = false;
+    /// `tables_end` is the highest sequence number in tables if a log before this is missing, or has no batch. Returns whether this has one.
+    fn read(&mut self, log: &[u8], tables_end: Option<u64>) -> bool {
+        let (mut is_damaged, mut has_batch) = (false, false);
         for item in items(log) {
             let changes = match item {
                 Item::Record(record) => batch(&record),
@@ -485,6 +485,7 @@ impl Logged {
             let Some(&(_, first, _)) = changes.first() else {
                 continue;
             };
+            has_batch = true;
             if self.expected.is_some_and(|expected| first < expected) {
                 is_damaged = true;
                 continue;
@@ -506,6 +507,7 @@ impl Logged {
         if is_damaged {
             self.lost.push(self.expected.unwrap_or(0)..1 << 56);
         }
+        has_batch
     }
 }
 
@@ -682,11 +684,11 @@ impl<'a> Case<'a> {
             .filter_map(sequences)
             .max()
             .unwrap_or(0);
-        let mut logged = Logged::default();
+        let (mut logged, mut lacks_first) = (Logged::default(), false);
         for (&number, log) in &self.logs {
             if self.counts_log(number) {
-                let is_later = missing.is_some_and(|missing| number > missing);
-                logged.read(log, is_later.then_some(tables_end));
+                lacks_first |= missing.is_some_and(|missing| number > missing);
+                lacks_first |= !logged.read(log, lacks_first.then_some(tables_end));
             }
         }
         logged
