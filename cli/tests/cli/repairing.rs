@@ -7,7 +7,7 @@ use std::process::Output;
 use leveltable_database::{DatabaseBuildOptions, DatabaseBuilder, IndexedDbComparator};
 use tempfile::TempDir;
 
-use super::{complaint, json_lines, names_in, run, tool};
+use super::{complaint, json_lines, names_in, repair_command, run, tool};
 
 /// A database of a few tables, with keys that are no text.
 fn database(directory: &Path) -> PathBuf {
@@ -104,7 +104,7 @@ fn what_is_refused_leaves_nothing() {
 fn a_file_that_is_refused_belongs_to_a_database_that_can_be_repaired() {
     let scratch = TempDir::new().unwrap();
     let db = database(scratch.path());
-    let command = format!("`leveltable repair {} NEW`", db.display());
+    let command = repair_command(&db);
     let (table, out) = (db.join("000002.ldb"), scratch.path().join("out"));
     fs::write(&table, "torn").unwrap();
     let points = |args: &[&Path]| {
