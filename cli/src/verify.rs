@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use leveltable::db::KeyKind;
 use leveltable::{ErrorKind, OpenOptions, Section, Source};
-use leveltable_database::{Database, DatabaseFile, FileState, TableFile};
+use leveltable_database::{Database, DatabaseFile, FileState, TableMetadata};
 use leveltable_repair::{Finding, VerifyOptions, VerifyReport, verify};
 use serde_json::{Value, json};
 
@@ -300,7 +300,7 @@ fn check_database(path: &Path, report: &mut Report<'_>) -> Result<Answer, Failur
 fn check_table(
     db: &Database,
     file: &DatabaseFile,
-    listed: &TableFile,
+    listed: &TableMetadata,
     notes: &mut String,
 ) -> Result<Verified, Failure> {
     let path = db.path().join(&file.name);

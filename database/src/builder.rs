@@ -12,7 +12,7 @@ use leveltable::{SortedInput, WriteOptions};
 
 use crate::directory::file_name;
 use crate::log::encode_record;
-use crate::record::{Edit, TableFile};
+use crate::record::{Edit, TableMetadata};
 use crate::storage::{NewDirectory, NewFile, NewFileSystem, check_space, failed, taken};
 
 /// Number of the MANIFEST; tables come after it.
@@ -25,7 +25,19 @@ const SEQUENCE: u64 = 1;
 /// level, 6, has no limit.
 const LEVEL_1_LIMIT: u64 = 10 << 20;
 
-/// How a database is written: see [`DatabaseBuilder`].
+/// How a database is written by a [`DatabaseBuilder`].
+///
+/// ```
+/// use leveltable::WriteOptions;
+/// use leveltable_database::{DatabaseBuildOptions, IndexedDbComparator};
+///
+/// let options = DatabaseBuildOptions::new()
+///     .comparator(IndexedDbComparator)
+///     .tables(WriteOptions::leveldb().block_size(16 << 10))
+///     .table_bytes(64 << 20)
+///     .expected_bytes(10 << 30)
+///     .last_sequence(1000);
+/// ```
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct DatabaseBuildOptions {
@@ -54,21 +66,21 @@ impl DatabaseBuildOptions {
         }
     }
 
-    /// The order of user keys, which the MANIFEST names.
+    /// The order of user keys, which the MANIFEST names. Bytewise by default.
     pub fn comparator(mut self, comparator: impl Comparator) -> DatabaseBuildOptions {
         self.comparator = Arc::new(comparator);
         self
     }
 
-    /// How tables are written. Its comparator is not used. LevelDB uses the filters only of tables that start from
-    /// [`WriteOptions::leveldb`].
+    /// How tables are written: by default as by [`WriteOptions::leveldb`]. LevelDB uses the filters only of tables that start from that.
+    /// The comparator of these options is not used.
     pub fn tables(mut self, options: WriteOptions) -> DatabaseBuildOptions {
         self.tables = options;
         self
     }
 
     /// Ends a table when its data reaches this many bytes, as LevelDB's `max_file_size` does, but never between two versions of a
-    /// key. At least 1.
+    /// key. At least 1; 2 MiB by default.
     pub fn table_bytes(mut self, bytes: u64) -> DatabaseBuildOptions {
         self.table_bytes = bytes.max(1);
         self
@@ -129,7 +141,7 @@ pub struct DatabaseBuilder {
     /// Number of the current table, or of the last one.
     number: u64,
     /// The tables that are complete.
-    tables: Vec<TableFile>,
+    tables: Vec<TableMetadata>,
     built: BuiltDatabase,
     /// Whether a file could not be written.
     is_broken: bool,
@@ -374,7 +386,7 @@ impl DatabaseBuilder {
             file.sync()
                 .map_err(|error| failed("syncing the table", error, &path))?;
             let properties = summary.properties;
-            self.tables.push(TableFile {
+            self.tables.push(TableMetadata {
                 number,
                 size: summary.file_bytes,
                 smallest: properties.first_key.unwrap_or_default(),

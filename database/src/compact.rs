@@ -31,6 +31,23 @@ use crate::writer::holds_lock;
 const MAX_PINNED: usize = 500;
 
 /// What [`compact_into`] keeps and changes, and how it writes.
+///
+/// ```no_run
+/// use leveltable::{BlockCache, Compression, OpenOptions};
+/// use leveltable_database::{CompactOptions, DatabaseOptions, compact_into};
+///
+/// let tables = OpenOptions::new().cache(BlockCache::new(1 << 20));
+/// let options = CompactOptions::new()
+///     .database(DatabaseOptions::new().tables(tables))
+///     .range("a".."m")
+///     .compression(Compression::None)
+///     .table_bytes(64 << 20)
+///     .ignore_space(true)
+///     .on_temporary(|path| println!("writing to {}", path.display()));
+/// let compacted = compact_into("db", "db.new", options)?;
+/// println!("{} entries, {} bytes before", compacted.built.entries, compacted.bytes_before);
+/// # Ok::<(), leveltable::Error>(())
+/// ```
 #[derive(Default)]
 #[must_use]
 pub struct CompactOptions<'a> {
@@ -66,59 +83,60 @@ impl<'a> CompactOptions<'a> {
         CompactOptions::default()
     }
 
-    /// How the source is opened: its comparator, if it is not a built-in one, and caches.
+    /// How the source is opened: its comparator, if it is not a built-in one, and caches. By default as by [`DatabaseOptions::new`].
     pub fn database(mut self, options: DatabaseOptions) -> CompactOptions<'a> {
         self.database = options;
         self
     }
 
-    /// Keeps the keys within `bounds` only.
+    /// Keeps the keys within `bounds` only. By default all are kept.
     pub fn range(mut self, bounds: impl KeyRange) -> CompactOptions<'a> {
         self.bounds = Some(bounds.key_bounds());
         self
     }
 
-    /// Keeps the keys that begin with `prefix` only. Not in an order that is not bytewise.
+    /// Keeps the keys that begin with `prefix` only; by default all are kept. In an order that is not bytewise, [`compact_into`] fails.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> CompactOptions<'a> {
         self.bounds = Some(prefix_bounds(prefix.as_ref()));
         self.is_prefix = true;
         self
     }
 
-    /// Compresses with this codec.
+    /// Compresses with this codec; by default with that of the source's newest table.
     pub fn compression(mut self, compression: Compression) -> CompactOptions<'a> {
         self.compression = Some(compression);
         self
     }
 
-    /// Writes tables with these options; codec and filter are theirs, then. Their comparator is not used.
+    /// Writes tables with these options. By default, codec and filter are those of the source's newest table, and the rest is as in
+    /// [`WriteOptions::leveldb`]. The comparator of these options is not used.
     pub fn tables(mut self, options: WriteOptions) -> CompactOptions<'a> {
         self.tables = Some(options);
         self
     }
 
-    /// Ends tables at this size: see [`DatabaseBuildOptions::table_bytes`].
+    /// Ends tables at this size, as [`DatabaseBuildOptions::table_bytes`] does; by default at the source's.
     pub fn table_bytes(mut self, bytes: u64) -> CompactOptions<'a> {
         self.table_bytes = Some(bytes);
         self
     }
 
-    /// With `true`, begins even if the disk has less room than the source takes: where much of that was deleted or overwritten. If
-    /// the room then does not suffice, that is an error, and nothing is left.
+    /// With `true`, begins even if the disk has less room than the source takes: if much of that was deleted or overwritten. If
+    /// the room then does not suffice, that is an error, and nothing is left. `false` by default.
     pub fn ignore_space(mut self, yes: bool) -> CompactOptions<'a> {
         self.ignores_space = yes;
         self
     }
 
     /// Calls `learn` with the [temporary directory](DatabaseBuilder::temporary_path), before the work begins: a program that a
-    /// signal may end removes it itself.
+    /// signal may end removes it itself. Calls nothing by default.
     pub fn on_temporary(mut self, learn: impl FnOnce(&Path) + 'a) -> CompactOptions<'a> {
         self.on_temporary = Some(Box::new(learn));
         self
     }
 
     /// Changes that are made last, such as those of a `BTreeMap`: keys in ascending order, each with its new value, or `None` to
-    /// delete it. Each gets the sequence number after the source's last one. They are made whether or not their keys are kept.
+    /// delete it. Each gets the sequence number after the source's last one. They are made whether or not their keys are kept. [`compact_into`] has an example.
     pub fn changes<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         mut self,
         changes: impl IntoIterator<Item = (K, Option<V>), IntoIter: 'a>,

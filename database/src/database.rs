@@ -100,7 +100,7 @@ impl Database {
         })
     }
 
-    /// The directory, as it was given.
+    /// The directory, as [`open_read_only`](Database::open_read_only) was given it.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
@@ -143,7 +143,7 @@ impl Database {
         Ok(found.into_iter().map(value).collect())
     }
 
-    /// The name of the comparator, such as `leveldb.BytewiseComparator`.
+    /// The name of the comparator in the MANIFEST, such as that of [`BytewiseComparator`](leveltable::BytewiseComparator).
     pub fn comparator(&self) -> String {
         self.state().order_name.clone()
     }
@@ -161,12 +161,24 @@ impl Database {
         self.state().last_sequence
     }
 
-    /// What was read at opening, or at the last refresh, and what was passed over.
+    /// What was read at opening, or at the last refresh, and what was passed over; [`DatabaseOptions`] has an example.
     pub fn recovery(&self) -> Recovery {
         self.state().recovery.clone()
     }
 
     /// The files of the directory as of now, and those that are listed and not there, by the MANIFEST as it was read; sorted by name.
+    /// Lists the directory, and opens no table.
+    ///
+    /// ```no_run
+    /// use leveltable_database::{Database, FileState};
+    ///
+    /// for file in Database::open_read_only("db")?.files()? {
+    ///     if let FileState::Missing | FileState::Orphan = file.state {
+    ///         println!("{}: {:?}", file.name, file.state);
+    ///     }
+    /// }
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

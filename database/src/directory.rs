@@ -15,7 +15,14 @@ pub(crate) const WITHOUT_MANIFEST: &str = "open_without_manifest reads what tabl
 
 const CHANGED: &str = "the writer has removed the file or replaced the database: try again, pin the database before, or read a copy";
 
-/// What a file of a database is, by its name.
+/// What a file of a database is, by its name; see [`Database::files`](crate::Database::files).
+///
+/// ```
+/// use leveltable_database::FileKind;
+///
+/// assert_eq!(FileKind::of("000005.ldb"), (FileKind::Table, Some(5)));
+/// assert_eq!(FileKind::of("LOCK"), (FileKind::Other, None));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FileKind {
     /// `CURRENT`, which holds the name of the MANIFEST.

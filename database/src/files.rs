@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use leveltable::Result;
 
 use crate::directory::{FileKind, file_name, list, name_of};
-use crate::record::TableFile;
+use crate::record::TableMetadata;
 use crate::state::State;
 
-/// A file of a database's directory, or one that should be there.
+/// A file of a database's directory, or one that should be there; returned by [`Database::files`](crate::Database::files).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DatabaseFile {
@@ -23,10 +23,10 @@ pub struct DatabaseFile {
     /// Whether it counts.
     pub state: FileState,
     /// The level, and what the MANIFEST says of the table, if it lists it.
-    pub listed: Option<(u32, TableFile)>,
+    pub listed: Option<(u32, TableMetadata)>,
 }
 
-/// Whether a file is part of its database.
+/// Whether a [file](DatabaseFile) is part of its database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileState {
     /// Part of the database.

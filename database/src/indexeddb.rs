@@ -13,7 +13,15 @@ use crate::record::Decoder;
 
 /// The order of Chromium's IndexedDB, `idb_cmp1`. Found by its name where a MANIFEST names it.
 ///
-/// For a table without its MANIFEST: `OpenOptions::new().comparator(IndexedDbComparator).open_db(path)`.
+/// A table without its MANIFEST is opened with it:
+///
+/// ```no_run
+/// use leveltable::OpenOptions;
+/// use leveltable_database::IndexedDbComparator;
+///
+/// let table = OpenOptions::new().comparator(IndexedDbComparator).open_db("000005.ldb")?;
+/// # Ok::<(), leveltable::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IndexedDbComparator;
 

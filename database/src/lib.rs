@@ -50,7 +50,7 @@ pub use files::{DatabaseFile, FileState};
 pub use indexeddb::IndexedDbComparator;
 pub use log::{Gap, GapKind, LogItem, LogReader, LogRecord, ReadLog, Recovery};
 pub use options::DatabaseOptions;
-pub use record::{Batch, Edit, TableFile};
+pub use record::{Batch, Edit, TableMetadata};
 pub use walk::{DatabaseRange, HistoryEntries, HistoryEntry, VersionState};
 
 #[doc(hidden)]

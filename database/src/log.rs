@@ -43,7 +43,7 @@ pub enum LogItem {
     Gap(Gap),
 }
 
-/// A record of a log or MANIFEST.
+/// A record of a log or MANIFEST, as a [`LogReader`] returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogRecord {
     /// Offset in the file where its first fragment begins.
@@ -52,7 +52,7 @@ pub struct LogRecord {
     pub payload: Vec<u8>,
 }
 
-/// Bytes of a log or MANIFEST that are no record.
+/// Bytes of a log or MANIFEST that are no record, as a [`LogReader`] returns them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gap {
     /// What they are.
@@ -69,7 +69,7 @@ pub struct Gap {
     pub is_cut: bool,
 }
 
-/// What bytes that are no record are.
+/// What the bytes of a [`Gap`] are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GapKind {
     /// The end of a file whose writer died, or is still writing: no fragment with a right checksum comes after it.
@@ -128,7 +128,7 @@ impl LogReader<File> {
 }
 
 impl<R: Read> LogReader<R> {
-    /// Reads `input` from its current position, the start of a file.
+    /// Reads `input` from its current position, the start of a file. [`open`](LogReader::open) reads the file at a path.
     pub fn new(input: R) -> LogReader<R> {
         LogReader {
             input,
@@ -140,7 +140,7 @@ impl<R: Read> LogReader<R> {
         }
     }
 
-    /// Offset in the file of what comes next.
+    /// Offset in the file of the next [item](LogItem).
     pub fn offset(&self) -> u64 {
         self.block_offset + self.at as u64
     }
@@ -358,7 +358,7 @@ pub struct Recovery {
     pub held: Vec<String>,
 }
 
-/// A log that was read.
+/// A log that was read; one of [`Recovery::logs`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReadLog {
     /// Its number.
@@ -373,6 +373,7 @@ pub struct ReadLog {
 
 impl Recovery {
     /// What is not known of the contents because the MANIFEST was not read, and because other programs hold files; `None` if it was.
+    /// [`DatabaseOptions::skip_held`](crate::DatabaseOptions::skip_held) leaves such files out.
     pub fn unknown(&self) -> Option<String> {
         let mut unknown = "which tables are obsolete, and so which keys were deleted".to_owned();
         if !self.held.is_empty() {

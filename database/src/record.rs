@@ -84,7 +84,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Checks all of a log record's payload, and copies its keys and values. Takes some 80 bytes for each change, and their copies.
+    /// Checks all of a log record's payload, and copies its keys and values. Takes some 80 bytes for each change, and their copies;
+    /// [`LogReader`](crate::LogReader) has an example.
     ///
     /// # Errors
     ///
@@ -143,12 +144,12 @@ pub struct Edit {
     /// Levels and numbers of tables that are no longer part of the database.
     pub deleted: Vec<(u32, u64)>,
     /// Levels and tables that are part of the database from now on.
-    pub added: Vec<(u32, TableFile)>,
+    pub added: Vec<(u32, TableMetadata)>,
 }
 
-/// A table as a MANIFEST lists it.
+/// A table as an [`Edit`] of the MANIFEST lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TableFile {
+pub struct TableMetadata {
     /// Number of the file, as in `000005.ldb`.
     pub number: u64,
     /// Size of the file in bytes.
@@ -159,13 +160,13 @@ pub struct TableFile {
     pub largest: Vec<u8>,
 }
 
-impl TableFile {
-    /// The first user key.
+impl TableMetadata {
+    /// The user key of [`smallest`](TableMetadata::smallest).
     pub fn first_user_key(&self) -> &[u8] {
         user_key(&self.smallest)
     }
 
-    /// The last user key.
+    /// The user key of [`largest`](TableMetadata::largest).
     pub fn last_user_key(&self) -> &[u8] {
         user_key(&self.largest)
     }
@@ -178,7 +179,7 @@ fn put_string(dst: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 impl Edit {
-    /// Decodes the payload of a MANIFEST's record.
+    /// Decodes the payload of a MANIFEST's record, which a [`LogReader`](crate::LogReader) returns.
     ///
     /// # Errors
     ///
@@ -246,7 +247,7 @@ impl Edit {
             6 => self.deleted.push((rest.level()?, rest.number()?)),
             7 => {
                 let level = rest.level()?;
-                let table = TableFile {
+                let table = TableMetadata {
                     number: rest.number()?,
                     size: rest.number()?,
                     smallest: rest.internal_key()?,

@@ -20,7 +20,7 @@ use crate::directory::{Current, FileKind, changed, file_name, list};
 use crate::indexeddb::built_in_comparator;
 use crate::log::{Gap, LogReader, Recovery, damage};
 use crate::options::DatabaseOptions;
-use crate::record::{Edit, TableFile};
+use crate::record::{Edit, TableMetadata};
 use crate::storage::{Directory, Sequential, failed};
 
 /// Bytes of keys and values of a table that is sorted in memory.
@@ -28,14 +28,14 @@ const MAX_SORTED_BYTES: usize = 256 << 20;
 
 /// Tables of a level in the order of their keys, which do not overlap: all of a level, or a single one of level 0, or of any level
 /// if the order is not known.
-pub(crate) type Run = Vec<Arc<Listed>>;
+pub(crate) type Run = Vec<Arc<ListedTable>>;
 
 /// A table that the MANIFEST lists. Or what logs hold, the newest version of each key, as a table in memory of number 0, which no
 /// file has.
 #[derive(Debug)]
-pub(crate) struct Listed {
+pub(crate) struct ListedTable {
     pub(crate) level: u32,
-    pub(crate) file: TableFile,
+    pub(crate) file: TableMetadata,
     /// Keeps it open as long as the state: once it is pinned, or open and all tables may be.
     pub(crate) kept: OnceLock<DbTable>,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Version {
     /// What was stated last, without the tables.
     pub(crate) stated: Edit,
     /// By number.
-    pub(crate) tables: BTreeMap<u64, Arc<Listed>>,
+    pub(crate) tables: BTreeMap<u64, Arc<ListedTable>>,
     /// Numbers of tables that were listed once.
     pub(crate) deleted: BTreeSet<u64>,
     /// Bytes of the MANIFEST that were read.
@@ -90,9 +90,9 @@ impl Version {
     }
 
     /// Lists a table in a level.
-    pub(crate) fn add(&mut self, level: u32, file: TableFile) {
+    pub(crate) fn add(&mut self, level: u32, file: TableMetadata) {
         let (number, kept) = (file.number, OnceLock::new());
-        let listed = Listed { level, file, kept };
+        let listed = ListedTable { level, file, kept };
         self.tables.insert(number, Arc::new(listed));
     }
 
@@ -244,7 +244,7 @@ impl State {
         let mut runs = Vec::new();
         if let Some(file) = describe(&logged, 0)? {
             let (level, kept) = (0, logged.into());
-            runs.push(vec![Arc::new(Listed { level, file, kept })]);
+            runs.push(vec![Arc::new(ListedTable { level, file, kept })]);
         }
         Ok(State {
             dir: dir.clone(),
@@ -382,9 +382,10 @@ impl State {
         &self,
         run: &'r Run,
         place: impl Fn(&[u8]) -> Ordering,
-    ) -> impl Iterator<Item = &'r Arc<Listed>> {
+    ) -> impl Iterator<Item = &'r Arc<ListedTable>> {
         let is_sorted = self.is_sorted(run);
-        let is_before = |table: &Listed| is_sorted && place(table.file.last_user_key()).is_lt();
+        let is_before =
+            |table: &ListedTable| is_sorted && place(table.file.last_user_key()).is_lt();
         let start = run.partition_point(|table| is_before(table));
         let from = run.iter().skip(start);
         from.take_while(move |table| !is_sorted || place(table.file.first_user_key()).is_le())
@@ -394,7 +395,7 @@ impl State {
     ///
     /// Fails with [`ErrorKind::Replaced`] if the state is out of date: the table vanished, or its number is perhaps that of
     /// another table now.
-    pub(crate) fn table(&self, table: &Listed) -> Result<DbTable> {
+    pub(crate) fn table(&self, table: &ListedTable) -> Result<DbTable> {
         if let Some(kept) = table.kept.get() {
             return Ok(kept.clone());
         }
@@ -468,10 +469,10 @@ impl State {
 }
 
 /// What a MANIFEST would list of a table; `None` if it has no entries.
-fn describe(table: &DbTable, number: u64) -> Result<Option<TableFile>> {
+fn describe(table: &DbTable, number: u64) -> Result<Option<TableMetadata>> {
     let table = table.as_table();
     let ends = table.first()?.zip(table.last()?);
-    Ok(ends.map(|((smallest, _), (largest, _))| TableFile {
+    Ok(ends.map(|((smallest, _), (largest, _))| TableMetadata {
         number,
         size: table.file_bytes(),
         smallest: smallest.to_vec(),

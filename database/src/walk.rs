@@ -20,7 +20,7 @@ use self::VersionState::{Deleted, FileNotListed, Live, Overwritten};
 use crate::database::Database;
 use crate::directory::{FileKind, changed, name_of};
 use crate::log::Recovery;
-use crate::state::{Bounds, Listed, State, is_not_found};
+use crate::state::{Bounds, ListedTable, State, is_not_found};
 
 /// The live entries of a database within bounds, from both ends; made by [`Database::range`] and the like.
 ///
@@ -45,7 +45,7 @@ pub struct DatabaseRange {
 
 /// Walks.
 impl Database {
-    /// All entries in order, from either end.
+    /// All entries in order, from either end; see [`range`](Database::range).
     ///
     /// In a database whose order is not known, entries come as its files store them, from the front only, and the keys are held in
     /// memory meanwhile.
@@ -54,12 +54,20 @@ impl Database {
     }
 
     /// The entries whose keys are within `bounds`, from either end. Tables are opened when the range gets to them; up to 16, before the
-    /// first entry.
+    /// first entry. Reads nothing before that.
+    ///
+    /// ```no_run
+    /// # let db = leveltable_database::Database::open_read_only("db")?;
+    /// for entry in db.range("user/1".."user/2").rev() {
+    ///     println!("{}", entry?.0.escape_ascii());
+    /// }
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
     pub fn range(&self, bounds: impl KeyRange) -> DatabaseRange {
         DatabaseRange::new(self.clone(), Ok(bounds.key_bounds()))
     }
 
-    /// The entries whose keys begin with `prefix`, from either end.
+    /// The entries whose keys begin with `prefix`, from either end; reads as [`range`](Database::range) does.
     ///
     /// Only in bytewise order do such keys always lie together. In any other order the only item is an error of
     /// [`ErrorKind::Comparator`]: use a range there.
@@ -125,7 +133,8 @@ impl DatabaseRange {
         self.step(false)
     }
 
-    /// The key of the entry last taken from the front; empty before the first, after the end of the range, and after an error.
+    /// The key of the entry last taken from the front by [`advance`](DatabaseRange::advance); empty before the first, after the end of the
+    /// range, and after an error.
     #[inline]
     pub fn key(&self) -> &[u8] {
         self.lent(false).map_or(&[], DbCursor::user_key)
@@ -211,7 +220,7 @@ impl DatabaseRange {
 struct Unordered {
     state: Arc<State>,
     /// Those that are left.
-    tables: VecDeque<Arc<Listed>>,
+    tables: VecDeque<Arc<ListedTable>>,
     /// The newest version of each key.
     newest: HashMap<Bytes, u64>,
 }
@@ -282,7 +291,7 @@ fn open_few(state: &State, bounds: &Bounds) -> Result<Vec<(u64, DbTable)>> {
     if tables.len() > few {
         return Ok(Vec::new());
     }
-    let opened = |table: &Arc<Listed>| Ok((table.file.number, state.table(table)?));
+    let opened = |table: &Arc<ListedTable>| Ok((table.file.number, state.table(table)?));
     tables.into_iter().map(opened).collect()
 }
 
@@ -295,7 +304,7 @@ struct ListedRun {
 }
 
 impl ListedRun {
-    fn tables(&self) -> &[Arc<Listed>] {
+    fn tables(&self) -> &[Arc<ListedTable>] {
         self.state.runs.get(self.run).map_or(&[], Vec::as_slice)
     }
 }
@@ -329,18 +338,18 @@ impl TableRun for ListedRun {
 }
 
 /// Tables that may hold keys within bounds.
-struct Part {
+struct Span {
     state: Arc<State>,
-    tables: Vec<Arc<Listed>>,
+    tables: Vec<Arc<ListedTable>>,
     bounds: Bounds,
 }
 
-impl Part {
+impl Span {
     /// What the database has within bounds.
-    fn new(state: &Arc<State>, bounds: Bounds) -> Part {
+    fn new(state: &Arc<State>, bounds: Bounds) -> Span {
         let place = |end: &[u8]| state.place(end, &bounds);
         let tables = state.runs.iter().flat_map(|run| state.within(run, place));
-        Part {
+        Span {
             state: state.clone(),
             tables: tables.cloned().collect(),
             bounds,
@@ -348,8 +357,8 @@ impl Part {
     }
 }
 
-/// Cuts a database into parts: where tables begin.
-fn cut(state: &Arc<State>, bounds: &Bounds) -> Result<Vec<Part>> {
+/// Cuts a database into spans: where tables begin.
+fn cut(state: &Arc<State>, bounds: &Bounds) -> Result<Vec<Span>> {
     let order = state.known_order()?;
     let tables = state.runs.iter().flatten();
     let starts = tables.map(|table| table.file.first_user_key());
@@ -360,7 +369,7 @@ fn cut(state: &Arc<State>, bounds: &Bounds) -> Result<Vec<Part>> {
     let to = cuts.iter().cloned().map(Bound::Excluded);
     let (lower, upper) = bounds.clone();
     let bounds = iter::once(lower).chain(from).zip(to.chain([upper]));
-    Ok(bounds.map(|bounds| Part::new(state, bounds)).collect())
+    Ok(bounds.map(|bounds| Span::new(state, bounds)).collect())
 }
 
 impl SortedInput for DatabaseRange {
@@ -402,7 +411,7 @@ impl DoubleEndedIterator for DatabaseRange {
 
 impl FusedIterator for DatabaseRange {}
 
-/// A version of a user key that a file still holds.
+/// A version of a user key that a file still holds; returned by [`Database::history`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HistoryEntry {
@@ -423,7 +432,7 @@ pub struct HistoryEntry {
 /// Versions of user keys; made by [`Database::history_range`].
 pub type HistoryEntries = Box<dyn Iterator<Item = Result<HistoryEntry>> + Send>;
 
-/// Whether a version is what a lookup finds.
+/// Whether a version is what a lookup finds; see [`HistoryEntry`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum VersionState {
     /// A lookup finds it. A deletion that is live hides older versions.
@@ -449,8 +458,8 @@ impl Database {
     pub fn history(&self, key: impl AsRef<[u8]>) -> Result<Vec<HistoryEntry>> {
         let key = Bound::Included(key.as_ref().to_vec());
         self.with_state(|state| {
-            let part = Part::new(state, (key.clone(), key.clone()));
-            History::read(state, &part.bounds)?.versions(&part)
+            let span = Span::new(state, (key.clone(), key.clone()));
+            History::read(state, &span.bounds)?.versions(&span)
         })
     }
 
@@ -466,9 +475,9 @@ impl Database {
     pub fn history_range(&self, bounds: impl KeyRange) -> Result<HistoryEntries> {
         let state = self.state();
         let bounds = bounds.key_bounds();
-        let parts = cut(&state, &bounds)?.into_iter();
+        let spans = cut(&state, &bounds)?.into_iter();
         let mut history = History::read(&state, &bounds)?;
-        let versions = parts.map(move |part| history.versions(&part)).flatten_ok();
+        let versions = spans.map(move |span| history.versions(&span)).flatten_ok();
         Ok(Box::new(versions.take_while_inclusive(Result::is_ok)))
     }
 }
@@ -519,13 +528,13 @@ impl History {
         })
     }
 
-    /// All versions of the next part of the database, in order.
-    fn versions(&mut self, part: &Part) -> Result<Vec<HistoryEntry>> {
-        let (state, order) = (&part.state, &part.state.order);
-        let is_in_part = |key: &[u8]| state.place(key, &part.bounds).is_eq();
-        let is_logged = |version: &HistoryEntry| is_in_part(&version.user_key);
+    /// All versions of the next span of the database, in order.
+    fn versions(&mut self, span: &Span) -> Result<Vec<HistoryEntry>> {
+        let (state, order) = (&span.state, &span.state.order);
+        let is_in_span = |key: &[u8]| state.place(key, &span.bounds).is_eq();
+        let is_logged = |version: &HistoryEntry| is_in_span(&version.user_key);
         let mut all: Vec<_> = self.logged.peeking_take_while(is_logged).collect();
-        let listed = part.tables.iter().map(|table| &table.file);
+        let listed = span.tables.iter().map(|table| &table.file);
         let listed = listed.map(|file| (file.number, file.size, Live));
         let tables = listed.chain(self.unlisted.iter().copied());
         // Number 0 is of what logs hold.
@@ -537,11 +546,11 @@ impl History {
                 let table = self.open_tables.get(&number, open)?;
                 let mut entries = match as_stored {
                     true => table.iter(),
-                    false => table.range(part.bounds.clone()),
+                    false => table.range(span.bounds.clone()),
                 };
                 let path = state.table_path(number);
                 while let Some(entry) = entries.next().transpose()? {
-                    if is_in_part(&entry.user_key) {
+                    if is_in_span(&entry.user_key) {
                         let offset = entries.lent(false).block_offset();
                         all.push(version(entry, &path, offset, found));
                     }

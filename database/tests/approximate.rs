@@ -5,7 +5,7 @@ use std::path::Path;
 
 use common::{Log, batch, edit, internal, listing, scratch, write_database};
 use leveltable::DbTableBuilder;
-use leveltable_database::{Database, TableFile};
+use leveltable_database::{Database, TableMetadata};
 
 mod common;
 
@@ -16,7 +16,7 @@ fn key(i: u64) -> String {
 }
 
 /// A table of every `step`th key.
-fn write_table(dir: &Path, number: u64, keys: std::ops::Range<u64>, step: u64) -> TableFile {
+fn write_table(dir: &Path, number: u64, keys: std::ops::Range<u64>, step: u64) -> TableMetadata {
     let path = dir.join(format!("{number:06}.ldb"));
     let mut builder = DbTableBuilder::create(&path).unwrap();
     for i in keys.clone().step_by(step as usize) {
@@ -25,7 +25,7 @@ fn write_table(dir: &Path, number: u64, keys: std::ops::Range<u64>, step: u64) -
     }
     builder.finish().unwrap();
     let last = keys.clone().step_by(step as usize).last().unwrap();
-    TableFile {
+    TableMetadata {
         number,
         size: fs::metadata(path).unwrap().len(),
         smallest: internal(key(keys.start).as_bytes(), number),

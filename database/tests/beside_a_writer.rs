@@ -13,7 +13,7 @@ use std::time::Duration;
 use leveltable::bytes::Bytes;
 use leveltable::{DbTableBuilder, ErrorKind, ReadAt};
 use leveltable_database::sister_crates::{self, Directory, FileSystem};
-use leveltable_database::{Database, DatabaseOptions, TableFile};
+use leveltable_database::{Database, DatabaseOptions, TableMetadata};
 
 use common::{
     Change, Log, Settings, Writer, batch, edit, internal, listing, manifest, scratch, varint,
@@ -285,7 +285,7 @@ impl Flushing {
         let mut table = DbTableBuilder::create(dir.join("000005.ldb")).unwrap();
         table.put("a", 1001, "flushed").unwrap();
         table.finish().unwrap();
-        let table = TableFile {
+        let table = TableMetadata {
             number: 5,
             size: fs::metadata(dir.join("000005.ldb")).unwrap().len(),
             smallest: internal(b"a", 1001),

@@ -8,7 +8,7 @@ use common::{BLOCK, Log, batch, edit, internal, manifest, scratch, string, write
 use leveltable::{DbTableBuilder, ErrorKind, Section, WriteOptions};
 use leveltable_database::{
     Batch, Database, DatabaseOptions, Edit, FileKind, GapKind, HistoryEntry, LogItem, LogReader,
-    TableFile, VersionState,
+    TableMetadata, VersionState,
 };
 
 mod common;
@@ -113,7 +113,7 @@ fn database_with_tables(dir: &Path) -> (Vec<Vec<u8>>, Model) {
             }
         }
         builder.finish().unwrap();
-        tables.push(TableFile {
+        tables.push(TableMetadata {
             number,
             size: fs::metadata(path).unwrap().len(),
             smallest: internal(&keys[0], number),
@@ -389,7 +389,7 @@ fn tables_of_a_level_may_share_a_user_key_and_nothing_else() {
         }
         builder.finish().unwrap();
         let internal = |(key, sequence): &(&str, u64)| internal(key.as_bytes(), *sequence);
-        TableFile {
+        TableMetadata {
             number,
             size: fs::metadata(path).unwrap().len(),
             smallest: internal(&entries[0]),
@@ -430,7 +430,7 @@ fn tables_of_a_level_may_share_a_user_key_and_nothing_else() {
     let some: Vec<_> = db.history_range("b".."z").unwrap().map(state).collect();
     assert_eq!(some, expected[1..5]);
 
-    let overlapping = TableFile {
+    let overlapping = TableMetadata {
         smallest: internal(b"k", 8),
         ..b.clone()
     };
@@ -498,7 +498,7 @@ fn the_history_in_an_unknown_order_is_of_all_tables() {
             builder.put(key, *sequence, "value").unwrap();
         }
         builder.finish().unwrap();
-        TableFile {
+        TableMetadata {
             number,
             size: fs::metadata(path).unwrap().len(),
             smallest: internal(b"z", 1),

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use leveltable::{DbTable, OpenOptions, WriteOptions};
-use leveltable_database::{Database, DatabaseOptions, TableFile};
+use leveltable_database::{Database, DatabaseOptions, TableMetadata};
 
 use common::{Log, batch, edit, internal, manifest, scratch, string, varint, write_database};
 
@@ -35,7 +35,7 @@ fn reads_of(work: impl FnOnce()) -> [u64; 2] {
 }
 
 /// A version edit that adds tables to levels.
-fn with_tables(tables: &[(u8, TableFile)]) -> Vec<u8> {
+fn with_tables(tables: &[(u8, TableMetadata)]) -> Vec<u8> {
     let mut record = edit(3, &[]);
     for (level, table) in tables {
         record.extend([7, *level]);
@@ -51,7 +51,7 @@ fn with_tables(tables: &[(u8, TableFile)]) -> Vec<u8> {
 fn opening_reads_the_manifest_and_the_log_and_no_table() {
     let dir = scratch();
     // None of the tables is there.
-    let table = |number: u64| TableFile {
+    let table = |number: u64| TableMetadata {
         number,
         size: 1 << 20,
         smallest: internal(format!("{number:06}/a").as_bytes(), 9),
@@ -84,7 +84,7 @@ fn key(i: usize) -> String {
 }
 
 /// Writes a table of one of four keys, and returns what the MANIFEST lists of it and its filter's rate.
-fn write_table(dir: &Path, number: u64, keys: impl Iterator<Item = usize>) -> (TableFile, f64) {
+fn write_table(dir: &Path, number: u64, keys: impl Iterator<Item = usize>) -> (TableMetadata, f64) {
     let path = dir.join(format!("{number:06}.ldb"));
     let keys: Vec<String> = keys.map(|i| key(2 * i)).collect();
     let mut builder = WriteOptions::leveldb().create_db(&path).unwrap();
@@ -97,7 +97,7 @@ fn write_table(dir: &Path, number: u64, keys: impl Iterator<Item = usize>) -> (T
     (0..ASKED).for_each(|i| drop(table.get(key(2 * i + 1)).unwrap()));
     let rate = table.as_table().stats().filter_passed as f64 / ASKED as f64;
     let end = |key: Option<&String>| internal(key.unwrap().as_bytes(), number);
-    let file = TableFile {
+    let file = TableMetadata {
         number,
         size: fs::metadata(path).unwrap().len(),
         smallest: end(keys.first()),

@@ -22,7 +22,7 @@ fn write_tables(dir: &Path, count: u64) {
             builder.put(key(i), number, "value").unwrap();
         }
         builder.finish().unwrap();
-        tables.push(leveltable_database::TableFile {
+        tables.push(leveltable_database::TableMetadata {
             number,
             size: fs::metadata(path).unwrap().len(),
             smallest: internal(key(0).as_bytes(), number),
@@ -166,7 +166,7 @@ fn a_table_that_a_compaction_removed_is_looked_for_again() {
     let mut builder = DbTableBuilder::create(&path).unwrap();
     builder.put("000011/5", 50, "new").unwrap();
     builder.finish().unwrap();
-    let table = leveltable_database::TableFile {
+    let table = leveltable_database::TableMetadata {
         number: 40,
         size: fs::metadata(path).unwrap().len(),
         smallest: internal(b"000011/5", 50),

@@ -8,7 +8,7 @@ use std::path::Path;
 use bytes::Bytes;
 use common::{Log, batch, edit, internal, listing, scratch, take, write_database};
 use leveltable::DbTableBuilder;
-use leveltable_database::{Database, TableFile};
+use leveltable_database::{Database, TableMetadata};
 
 mod common;
 
@@ -31,7 +31,7 @@ fn changes(random: &mut fastrand::Rng, sequence: &mut u64) -> Changes {
     (0..count).map(|_| change(random)).collect()
 }
 
-fn write_table(dir: &Path, number: u64, changes: &Changes) -> TableFile {
+fn write_table(dir: &Path, number: u64, changes: &Changes) -> TableMetadata {
     let path = dir.join(format!("{number:06}.ldb"));
     let mut builder = DbTableBuilder::create(&path).unwrap();
     for (key, (sequence, value)) in changes {
@@ -46,7 +46,7 @@ fn write_table(dir: &Path, number: u64, changes: &Changes) -> TableFile {
         stored[key.len()] = value.is_some().into();
         stored
     };
-    TableFile {
+    TableMetadata {
         number,
         size: fs::metadata(path).unwrap().len(),
         smallest: end(changes.first_key_value().unwrap()),

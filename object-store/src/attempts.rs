@@ -8,6 +8,15 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// How long a request may take, with all its attempts and the pauses between them: a fixed part, and time for its bytes.
 ///
+/// ```
+/// use leveltable_object_store::Timeouts;
+/// use std::time::Duration;
+///
+/// let timeouts = Timeouts::new(Duration::from_secs(10), 1 << 20);
+/// assert_eq!(timeouts, Timeouts::default());
+/// assert_eq!(timeouts.of(8 << 20), Duration::from_secs(18));
+/// ```
+///
 /// With the default of 10 seconds and 1 MiB a second, a block of 4 KiB has 10 seconds, and 8 MiB have 18. An attempt may take half of
 /// the time that is left, and the last one all of it, so that a connection that stalls leaves time for another.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +52,14 @@ impl Timeouts {
 }
 
 /// How often a request that failed is made again, and after which pause.
+///
+/// ```
+/// use leveltable_object_store::Retries;
+/// use std::time::Duration;
+///
+/// assert_eq!(Retries::new(3, Duration::from_millis(100)), Retries::default());
+/// assert_eq!(Retries::none().most, 0);
+/// ```
 ///
 /// By default three times: after 100 ms, 200, and 400. Each pause is shortened by up to a half at random, so that many clients do not
 /// return at once.

@@ -28,6 +28,24 @@ use crate::attempts::{Failure, Patience, Retries, Timeouts};
 /// for the size first.
 ///
 /// Each read goes on in a task of its own while the caller is busy, and ends when its future is dropped.
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// use leveltable::OpenOptions;
+/// use leveltable_object_store::{ObjectSource, Retries, Timeouts};
+/// # use leveltable::remote::AsyncTable;
+/// # use object_store::{ObjectStore, path::Path};
+/// # async fn open(store: Arc<dyn ObjectStore>) -> leveltable::Result<AsyncTable> {
+/// let source = ObjectSource::new(store, Path::from("fruit.ldb"))
+///     .sized(4096)
+///     .allow_unpinned(true)
+///     .max_requests(16)
+///     .timeouts(Timeouts::default())
+///     .retries(Retries::none())
+///     .named("s3://bucket/fruit.ldb");
+/// OpenOptions::new().open_async(source, None).await
+/// # }
+/// ```
 pub struct ObjectSource(Arc<Object>);
 
 /// The object, shared with the tasks that read it.
@@ -84,7 +102,7 @@ impl ObjectSource {
         }))
     }
 
-    /// Reads this version of the object only, as it was learned when the object was written, or from a manifest.
+    /// Reads this version of the object only, as it was learned when the object was [written](crate::Uploaded::version), or from a manifest.
     ///
     /// A version of which nothing is known changes nothing.
     pub fn pinned_to(self, version: Version) -> ObjectSource {

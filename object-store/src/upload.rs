@@ -57,7 +57,7 @@ impl UploadOptions {
     }
 
     /// With `false`, an object that is at the path already stays, and `finish` fails with
-    /// [`AlreadyExists`](io::ErrorKind::AlreadyExists).
+    /// [`AlreadyExists`](io::ErrorKind::AlreadyExists). `true` by default.
     ///
     /// The store decides it at the moment of writing for a table of up to 8 MiB. If it answers that there is an object, that object
     /// is read back, and one with the same bytes is taken for this one: the response to an earlier attempt may have been lost. So
@@ -70,14 +70,14 @@ impl UploadOptions {
         self
     }
 
-    /// How long a request may take, with the repetitions of the store, which alone repeats the requests of an upload: as its
-    /// `RetryConfig` says.
+    /// How long a request may take, with the retries of the store, which alone retries the requests of an upload, as its
+    /// [`RetryConfig`](object_store::RetryConfig) says. By default a minute, and a second for each 256 KiB.
     pub fn timeouts(mut self, timeouts: Timeouts) -> UploadOptions {
         self.timeouts = timeouts;
         self
     }
 
-    /// The object's name in error messages, such as its URL. By default the store's name and the path.
+    /// The object's name in [errors](leveltable::Error), such as its URL. By default the store's name and the path.
     pub fn named(mut self, name: impl Into<String>) -> UploadOptions {
         self.name = Some(name.into());
         self
@@ -235,12 +235,12 @@ impl ObjectTableBuilder {
         self.table.property(name, value)
     }
 
-    /// Number of entries added so far.
+    /// Number of entries added so far, as by [`TableBuilder::entries`].
     pub fn entries(&self) -> u64 {
         self.table.entries()
     }
 
-    /// Bytes of the table so far: the data blocks that have ended.
+    /// Bytes of the table so far, as by [`TableBuilder::file_bytes`]: the data blocks that have ended.
     pub fn file_bytes(&self) -> u64 {
         self.table.file_bytes()
     }

@@ -6,7 +6,8 @@ use leveltable::format::Properties;
 use leveltable::sister_crates::counts;
 use leveltable::{Stats, Summary};
 use leveltable_database::{
-    BuiltDatabase, Compacted, DatabaseFile, Gap, HistoryEntry, Recovery, TableFile, VersionState,
+    BuiltDatabase, Compacted, DatabaseFile, Gap, HistoryEntry, Recovery, TableMetadata,
+    VersionState,
 };
 use leveltable_repair::{
     Finding, LostRange, RepairFinding, RepairReport, RepairedFile, SalvageReport, VerifyReport,
@@ -162,8 +163,8 @@ pub(crate) fn file<'py>(py: Python<'py>, file: &DatabaseFile) -> Made<'py> {
         file_bytes: file.bytes,
         state: format!("{:?}", file.state).to_lowercase(),
         level: file.listed.as_ref().map(|(level, _)| *level),
-        first_key: table.map(TableFile::first_user_key),
-        last_key: table.map(TableFile::last_user_key),
+        first_key: table.map(TableMetadata::first_user_key),
+        last_key: table.map(TableMetadata::last_user_key),
     })
 }
 

@@ -88,12 +88,25 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Sums over the blocks read so far, with the first key and the last. All else is empty: sequence numbers, deletions, filters, names.
+    /// Sums over the blocks read so far, with the first key and the last, as [`blocks`] shows. All else is empty: sequence numbers, deletions, filters, names.
     pub fn totals(&self) -> &Properties {
         &self.totals
     }
 
-    /// Reads the next block, and calls `each` with its entries. `None` after the last block.
+    /// Reads the next block, as the iterator does, and calls `each` with its entries. `None` after the last block.
+    ///
+    /// ```
+    /// # let mut builder = leveltable::WriteOptions::new().build(Vec::new());
+    /// # builder.add("apple", "red")?;
+    /// # let (file, _) = builder.finish_into_writer()?;
+    /// let mut blocks = leveltable_repair::blocks(file)?;
+    /// let mut longest = 0;
+    /// while let Some(block) = blocks.next_with(|_, value| longest = longest.max(value.len())) {
+    ///     block?;
+    /// }
+    /// assert_eq!(longest, 3);
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

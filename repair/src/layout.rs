@@ -22,7 +22,7 @@ pub struct Layout {
     pub footer_offset: u64,
 }
 
-/// A block that is no data block; nothing but the name says what is in it.
+/// A block of a [`Layout`] that is no data block; nothing but the name says what is in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NamedBlock {

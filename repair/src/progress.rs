@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 
 use leveltable::{Error, Result};
 
-/// How far a verification, a salvage or a repair has come, in bytes of the file or of all files.
+/// How far a verification, a salvage or a repair has come, in bytes of the file or of all files. [`VerifyOptions`](crate::VerifyOptions) has
+/// an example.
 ///
 /// A verification goes through the file once. A salvage goes through it twice: it looks for blocks first, then copies them. So does a repair,
 /// and if the MANIFEST leaves doubt, it compares all tables in between.

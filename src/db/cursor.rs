@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::format::internal_key::{
     InternalKey, MAX_SEQUENCE, ValueType, not_internal, tag, user_key, user_order,
 };
-use crate::read::parts::bounds::Way;
+use crate::read::parts::bounds::Direction;
 use crate::read::walk::ends::Walk;
 use crate::read::walk::table_walk::TableWalk;
 
@@ -175,7 +175,7 @@ impl DbCursor {
         let sequence = self.snapshot.unwrap_or(MAX_SEQUENCE);
         let target = InternalKey::seek_target(user_key.as_ref(), sequence);
         let found = self.stored.seek(&target)?;
-        self.arrive(found, Way::Forward)
+        self.finish_move(found, Direction::Forward)
     }
 
     /// The order of stored keys.
@@ -198,7 +198,7 @@ impl DbCursor {
     ///
     /// As [`seek`](DbCursor::seek).
     pub fn seek_to_first(&mut self) -> Result<bool> {
-        self.seek_to_start(Way::Forward)
+        self.seek_to_start(Direction::Forward)
     }
 
     /// Moves to the last entry; returns `false` if there is none.
@@ -207,7 +207,7 @@ impl DbCursor {
     ///
     /// As [`seek`](DbCursor::seek).
     pub fn seek_to_last(&mut self) -> Result<bool> {
-        self.seek_to_start(Way::Back)
+        self.seek_to_start(Direction::Backward)
     }
 
     /// Moves to the next entry: from before the first entry to the first. Returns `false` after the last.
@@ -218,7 +218,7 @@ impl DbCursor {
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend")]
     pub fn next(&mut self) -> Result<bool> {
-        self.go(Way::Forward)
+        self.step(Direction::Forward)
     }
 
     /// Moves to the previous entry: from after the last entry to the last. Returns `false` before the first.
@@ -228,34 +228,34 @@ impl DbCursor {
     /// As [`next`](DbCursor::next).
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
-        self.go(Way::Back)
+        self.step(Direction::Backward)
     }
 
-    fn go_in_snapshot(&mut self, snapshot: u64, way: Way) -> Result<bool> {
+    fn step_in_snapshot(&mut self, snapshot: u64, direction: Direction) -> Result<bool> {
         let is_passing = self.is_valid();
         let was_kept = std::mem::take(&mut self.on_kept);
-        if way == Way::Forward {
+        if direction == Direction::Forward {
             if !was_kept {
                 self.stored.key().clone_into(&mut self.kept.0);
             }
-            let found = self.stored.go(Way::Forward)?;
+            let found = self.stored.step(Direction::Forward)?;
             return self.find_next(snapshot, found, is_passing);
         }
         // Entries of the current user key that come before it are newer than the snapshot.
         let found = if was_kept {
             self.stored.is_on_entry()
         } else {
-            self.stored.go(Way::Back)?
+            self.stored.step(Direction::Backward)?
         };
         self.find_previous(snapshot, found)
     }
 
-    /// Ends a move along `way` to a place from which on any user key may be shown.
-    fn arrive(&mut self, found: bool, way: Way) -> Result<bool> {
-        match (self.snapshot, way) {
+    /// Ends a move in `direction` to a place from which on any user key may be shown.
+    fn finish_move(&mut self, found: bool, direction: Direction) -> Result<bool> {
+        match (self.snapshot, direction) {
             (None, _) => self.check_entry(found),
-            (Some(snapshot), Way::Forward) => self.find_next(snapshot, found, false),
-            (Some(snapshot), Way::Back) => self.find_previous(snapshot, found),
+            (Some(snapshot), Direction::Forward) => self.find_next(snapshot, found, false),
+            (Some(snapshot), Direction::Backward) => self.find_previous(snapshot, found),
         }
     }
 
@@ -272,7 +272,7 @@ impl DbCursor {
                 is_passing = true;
                 stored.clone_into(&mut self.kept.0);
             }
-            found = self.stored.go(Way::Forward)?;
+            found = self.stored.step(Direction::Forward)?;
         }
         Ok(false)
     }
@@ -291,7 +291,7 @@ impl DbCursor {
                 stored.clone_into(&mut self.kept.0);
                 self.kept.1 = self.stored.value_bytes();
             }
-            found = self.stored.go(Way::Back)?;
+            found = self.stored.step(Direction::Backward)?;
         }
         self.on_kept = is_kept;
         Ok(is_kept)
@@ -328,18 +328,18 @@ impl Walk for DbCursor {
     }
 
     #[inline(always)]
-    fn go(&mut self, way: Way) -> Result<bool> {
+    fn step(&mut self, direction: Direction) -> Result<bool> {
         if let Some(snapshot) = self.snapshot {
-            return self.go_in_snapshot(snapshot, way);
+            return self.step_in_snapshot(snapshot, direction);
         }
-        let moved = self.stored.go(way)?;
+        let moved = self.stored.step(direction)?;
         self.check_entry(moved)
     }
 
-    fn seek_to_start(&mut self, way: Way) -> Result<bool> {
+    fn seek_to_start(&mut self, direction: Direction) -> Result<bool> {
         self.on_kept = false;
-        let found = self.stored.seek_to_start(way)?;
-        self.arrive(found, way)
+        let found = self.stored.seek_to_start(direction)?;
+        self.finish_move(found, direction)
     }
 
     #[inline]

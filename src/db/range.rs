@@ -11,11 +11,11 @@ use crate::db::snapshot::Snapshot;
 use crate::db::table::{DbTable, stored_bounds};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::internal_key::{ValueType, user_order};
-use crate::read::parts::bounds::{KeyRange, Way, prefix_bounds_from};
+use crate::read::parts::bounds::{Direction, KeyRange, prefix_bounds_from};
 #[cfg(doc)]
 use crate::read::table::Table;
 use crate::read::walk::cursor::Cursor;
-use crate::read::walk::ends::Ends;
+use crate::read::walk::ends::DoubleEnded;
 use crate::read::walk::range::no_prefix_in;
 use crate::read::walk::run::TableRun;
 use crate::read::walk::table_walk::TableWalk;
@@ -43,7 +43,7 @@ use crate::sorted_input::SortedCursor;
 /// ```
 #[derive(Debug, Clone)]
 #[must_use]
-pub struct DbRange(pub(super) Ends<DbCursor>);
+pub struct DbRange(pub(super) DoubleEnded<DbCursor>);
 
 impl DbRange {
     /// What a snapshot of `sequence` sees of the range.
@@ -79,7 +79,7 @@ impl DbRange {
     ) -> DbRange {
         let (walk, error) = TableWalk::of_foreign(input, stored_bounds(&bounds.key_bounds()));
         let error = error.or_else(|| not_internal_order(&walk));
-        DbRange(Ends::new(DbCursor::of_walk(walk), error))
+        DbRange(DoubleEnded::new(DbCursor::of_walk(walk), error))
     }
 
     /// The entries, of user keys within `bounds`, of tables that are opened when the range comes to them, one at a time: see
@@ -88,7 +88,7 @@ impl DbRange {
     pub fn of_run(run: impl TableRun + 'static, bounds: impl KeyRange) -> DbRange {
         let walk = TableWalk::of_run(run, stored_bounds(&bounds.key_bounds()));
         let error = not_internal_order(&walk);
-        DbRange(Ends::new(DbCursor::of_walk(walk), error))
+        DbRange(DoubleEnded::new(DbCursor::of_walk(walk), error))
     }
 
     /// Takes the next entry from the front, as [`next`](Iterator::next) does, to lend it until another is taken from the front. Returns
@@ -112,7 +112,7 @@ impl DbRange {
     /// As [`DbCursor::next`]. The range has ended then.
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {
-        self.0.advance(Way::Forward)
+        self.0.advance(Direction::Forward)
     }
 
     /// The user key of the entry last taken from the front by [`advance`](DbRange::advance) or `next`; empty before the first, after the
@@ -156,19 +156,23 @@ impl DbRange {
     #[doc(hidden)] // for the databases, which lend from both ends
     #[inline]
     pub fn advance_from(&mut self, back: bool) -> Result<bool> {
-        self.0.advance(way(back))
+        self.0.advance(direction(back))
     }
 
     /// The cursor on the entry last taken from an end.
     #[doc(hidden)] // for the databases, which lend from both ends
     #[inline]
     pub fn lent(&self, back: bool) -> &DbCursor {
-        self.0.cursor(way(back))
+        self.0.cursor(direction(back))
     }
 }
 
-fn way(back: bool) -> Way {
-    if back { Way::Back } else { Way::Forward }
+fn direction(back: bool) -> Direction {
+    if back {
+        Direction::Backward
+    } else {
+        Direction::Forward
+    }
 }
 
 /// The error of stored keys that are in no database's order.
@@ -204,7 +208,7 @@ impl DbTable {
         let is_excluded = || self.table.prefixes_exclude(&bounds);
         let error = cursor.rule_out(is_excluded).err();
         let cursor = DbCursor::new(TableWalk::One(cursor), self.order.clone());
-        DbRange(Ends::new(cursor, error))
+        DbRange(DoubleEnded::new(cursor, error))
     }
 
     /// All entries of the user keys that begin with `prefix`, like [`range`](DbTable::range).
@@ -218,7 +222,7 @@ impl DbTable {
     /// The entries of [`prefix`](DbTable::prefix) whose user keys come from `start` on; see [`Table::prefix_from`].
     pub fn prefix_from(&self, prefix: impl AsRef<[u8]>, start: Bound<impl AsRef<[u8]>>) -> DbRange {
         match no_prefix_in(&self.order) {
-            Some(error) => DbRange(Ends::new(self.cursor(), Some(error))),
+            Some(error) => DbRange(DoubleEnded::new(self.cursor(), Some(error))),
             None => self.range(prefix_bounds_from(prefix.as_ref(), start)),
         }
     }
@@ -293,7 +297,7 @@ impl IntoIterator for DbCursor {
     type IntoIter = DbRange;
 
     fn into_iter(self) -> DbRange {
-        DbRange(Ends::new(self, None))
+        DbRange(DoubleEnded::new(self, None))
     }
 }
 
@@ -302,7 +306,7 @@ impl Iterator for DbRange {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.0.take(Way::Forward)
+        self.0.take(Direction::Forward)
     }
 
     /// The last entry, at once: those between are not read, and so not checked.
@@ -313,7 +317,7 @@ impl Iterator for DbRange {
 
 impl DoubleEndedIterator for DbRange {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.0.take(Way::Back)
+        self.0.take(Direction::Backward)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::read::parts::bounds::KeyRange;
 use crate::read::parts::index::{BlockRef, Found};
 #[cfg(doc)]
 use crate::read::table::Table;
-use crate::read::table::get_many::{Wanted, sort_by_block};
+use crate::read::table::get_many::{Lookup, sort_by_block};
 
 /// A table as a snapshot of a sequence number sees it: of each user key the newest version that is no newer; made by
 /// [`DbTable::at`].
@@ -157,19 +157,28 @@ impl Snapshot<'_> {
     pub fn get_entries<K: AsRef<[u8]>>(&self, user_keys: &[K]) -> Result<Vec<Option<DbEntry>>> {
         let table = self.table;
         let mut wanted = Vec::with_capacity(user_keys.len());
-        for (at, user_key) in user_keys.iter().enumerate() {
+        for (position, user_key) in user_keys.iter().enumerate() {
             let key = InternalKey::seek_target(user_key.as_ref(), self.sequence);
             let first = table.first_block(&key)?;
-            wanted.extend(first.map(|found| Wanted { found, at, key }));
+            wanted.extend(first.map(|found| Lookup {
+                found,
+                position,
+                key,
+            }));
         }
         sort_by_block(&mut wanted);
         let mut entries = vec![None; user_keys.len()];
         table.table.search_blocks(&wanted, |keys, (bytes, block)| {
-            for Wanted { found, at, key } in keys {
+            for Lookup {
+                found,
+                position,
+                key,
+            } in keys
+            {
                 let found = found.to_ref();
                 let block = table.table.parse(found, bytes.slice(block.clone()))?;
                 let entry = table.find_from(found, block, key)?;
-                if let Some(slot) = entries.get_mut(*at) {
+                if let Some(slot) = entries.get_mut(*position) {
                     *slot = entry;
                 }
             }

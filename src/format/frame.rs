@@ -74,7 +74,7 @@ pub fn open(frame: &Bytes) -> Result<Bytes, Defect> {
     }
 }
 
-/// The name of the codec of a frame's payload: `none`, `snappy`, `zstd`, `zlib`, `deflate` or `unknown`.
+/// The name of the codec of a frame's payload, as [`Compression::name`](crate::Compression::name) has it, or `unknown`.
 ///
 /// # Errors
 ///

@@ -233,7 +233,7 @@ impl<M: RangeMap> SortedMap<M> {
         is_any
     }
 
-    /// Moves to the next entry on the way. There is none past an end.
+    /// Moves to the next entry. There is none past an end.
     fn step(&mut self, is_back: bool) -> bool {
         let [few, many] = TAKEN;
         let (from, most) = match (&self.taken, self.current()) {

@@ -31,7 +31,7 @@ const FAN_IN: usize = 32;
 /// ```
 /// use leveltable::{SortedInput, Sorter, WriteOptions};
 ///
-/// let mut sorter = Sorter::new();
+/// let mut sorter = Sorter::new().memory(64 << 20).keep_all(false);
 /// for (key, value) in [("cherry", "red"), ("apple", "red"), ("cherry", "dark")] {
 ///     sorter.add(key, value)?;
 /// }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use leveltable_database::TableFile;
+use leveltable_database::TableMetadata;
 
 pub(crate) const BLOCK: usize = 32 * 1024;
 
@@ -78,7 +78,7 @@ pub(crate) fn internal(key: &[u8], sequence: u64) -> Vec<u8> {
 }
 
 /// A version edit of numbers, and of tables of level 1.
-pub(crate) fn edit(log: u64, tables: &[&TableFile]) -> Vec<u8> {
+pub(crate) fn edit(log: u64, tables: &[&TableMetadata]) -> Vec<u8> {
     let mut record = vec![1];
     string(&mut record, b"leveldb.BytewiseComparator");
     for (tag, value) in [(2, log), (9, 0), (3, 100), (4, 1000)] {
@@ -92,7 +92,7 @@ pub(crate) fn edit(log: u64, tables: &[&TableFile]) -> Vec<u8> {
 }
 
 /// An edit that lists a table in a level.
-pub(crate) fn listing(level: u8, table: &TableFile) -> Vec<u8> {
+pub(crate) fn listing(level: u8, table: &TableMetadata) -> Vec<u8> {
     let mut record = vec![7, level];
     varint(&mut record, table.number);
     varint(&mut record, table.size);

@@ -77,7 +77,7 @@ impl PublishError {
         self
     }
 
-    /// The class of the error, for programs to decide on.
+    /// The class of the error, for programs to decide on; see [`PublishErrorKind`].
     pub fn kind(&self) -> PublishErrorKind {
         self.kind
     }

@@ -194,6 +194,25 @@ where
 }
 
 /// How a set is opened and published.
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// use leveltable::{BlockCache, OpenOptions};
+/// use leveltable_object_store::set::SetOptions;
+/// use leveltable_object_store::{Retries, Timeouts};
+/// # use leveltable_object_store::TableSet;
+/// # use object_store::{ObjectStore, path::Path};
+/// # async fn open(store: Arc<dyn ObjectStore>, manifest: Path) -> leveltable::Result<TableSet> {
+/// let options = SetOptions::new()
+///     .tables(OpenOptions::new().cache(BlockCache::new(256 << 20)))
+///     .max_open(200)
+///     .max_bytes(1 << 30)
+///     .max_requests(32)
+///     .timeouts(Timeouts::default())
+///     .retries(Retries::none());
+/// options.open(store, &manifest).await
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct SetOptions {
@@ -222,13 +241,13 @@ impl SetOptions {
         }
     }
 
-    /// How the tables are opened, such as with a cache of their own.
+    /// How the tables are opened, such as with a cache of their own. By default as by [`OpenOptions::new`].
     pub fn tables(mut self, options: OpenOptions) -> SetOptions {
         self.tables = options;
         self
     }
 
-    /// How many tables stay open, at least one. The one that was not used for longest is closed. An open table keeps the pieces of
+    /// How many tables stay open, at least one, and 64 by default. The one that was not used for longest is closed. An open table keeps the pieces of
     /// its filter and its index that were needed so far; see [`AsyncTable::weight`](leveltable::remote::AsyncTable::weight).
     pub fn max_open(mut self, tables: usize) -> SetOptions {
         self.max_open = tables;
@@ -248,13 +267,13 @@ impl SetOptions {
         self
     }
 
-    /// How long a request may take.
+    /// How long a request may take; by default as [`Timeouts`] says.
     pub fn timeouts(mut self, timeouts: Timeouts) -> SetOptions {
         self.patience.timeouts = timeouts;
         self
     }
 
-    /// How often a request that failed is made again.
+    /// How often a request that failed is made again; by default as [`Retries`] says.
     pub fn retries(mut self, retries: Retries) -> SetOptions {
         self.patience.retries = retries;
         self

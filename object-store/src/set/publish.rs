@@ -34,7 +34,7 @@ impl fmt::Display for SetVersion {
     }
 }
 
-/// A set that was published.
+/// A set that was published; returned by [`publish`] and [`SetOptions::publish`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Published {

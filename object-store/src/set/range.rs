@@ -57,11 +57,20 @@ impl fmt::Debug for SetRange {
 /// Walks.
 impl TableSet {
     /// The entries whose keys lie within `bounds`, in order. Makes no request until the first entry is asked for.
+    ///
+    /// ```no_run
+    /// # async fn show(set: leveltable_object_store::TableSet) -> leveltable::Result<()> {
+    /// let mut range = set.range("apple".."banana");
+    /// while let Some((key, _)) = range.next().await? {
+    ///     println!("{}", key.escape_ascii());
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn range(&self, bounds: impl KeyRange) -> SetRange {
         SetRange::new(self, bounds.key_bounds())
     }
 
-    /// The entries whose keys begin with `prefix`, in order. Shards whose filter of prefixes excludes it are opened and not read.
+    /// The entries whose keys begin with `prefix`, in order, as by [`range`](TableSet::range). Shards whose filter of prefixes excludes it are opened and not read.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> SetRange {
         SetRange::new(self, prefix_bounds(prefix.as_ref()))
     }
@@ -97,7 +106,7 @@ impl SetRange {
         self
     }
 
-    /// Returns the entries from the last to the first. To be called before the first is asked for.
+    /// Returns the entries from the last to the first. To be called before the first [`next`](SetRange::next).
     pub fn reverse(mut self) -> SetRange {
         self.is_reverse = true;
         self

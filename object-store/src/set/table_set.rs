@@ -143,23 +143,23 @@ impl TableSet {
         &self.0.version
     }
 
-    /// The shards, in the order of their keys.
+    /// The [shards](Shard), in the order of their keys.
     pub fn shards(&self) -> &[Shard] {
         &self.0.shards
     }
 
-    /// Number of entries; `None` if a shard does not say.
+    /// Number of entries; `None` if a [shard](Shard::entries) does not say.
     pub fn entries(&self) -> Option<u64> {
         let mut entries = self.shards().iter().map(|shard| shard.entries);
         entries.try_fold(0u64, |sum, entries| sum.checked_add(entries?))
     }
 
-    /// The work of the tables so far, openings included. What a range reads of a table that was closed meanwhile is not counted.
+    /// The [work](Stats) of the tables so far, openings included. What a range reads of a table that was closed meanwhile is not counted.
     pub fn stats(&self) -> Stats {
         self.0.shelf.stats().0
     }
 
-    /// Number of tables that are open.
+    /// Number of tables that are open; [`SetOptions::max_open`] limits it.
     pub fn open_tables(&self) -> usize {
         self.0.shelf.stats().1
     }
@@ -236,7 +236,7 @@ impl TableSet {
     }
 
     /// Whether the set may hold `key`: by the keys of its shards, and by filter and index of the shard that the key would be in if
-    /// that is open. Requests only pieces of these.
+    /// that is open. Requests only pieces of these, as [`AsyncTable::may_contain`] does.
     ///
     /// # Errors
     ///
@@ -252,7 +252,8 @@ impl TableSet {
         }
     }
 
-    /// Returns the bounds of at most `n` parts of the set, in order, of about as many bytes each: every key lies in exactly one.
+    /// Returns the bounds of at most `n` parts of the set, in order, of about as many bytes each: every key lies in exactly one. A
+    /// [`range`](TableSet::range) walks each.
     ///
     /// Up to as many parts as there are shards end where shards end, and take no request. For more, shards are opened, one request
     /// each, and are split where their blocks end.

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use leveltable::Result;
 use leveltable::sister_crates::{Order, internal_order, user_key};
-use leveltable_database::TableFile;
+use leveltable_database::TableMetadata;
 use leveltable_database::sister_crates::Directory;
 
 use super::log::Log;
@@ -24,7 +24,7 @@ pub(super) struct Case<'a> {
     pub(super) tables: Vec<Table>,
     pub(super) findings: Vec<RepairFinding>,
     /// The tables that the MANIFEST lists and that are not there.
-    missing: Vec<(u32, TableFile)>,
+    missing: Vec<(u32, TableMetadata)>,
     /// Whether nothing is wrong with the MANIFEST, so that only what it lists counts.
     is_settled: bool,
     /// Whether it is lost, damaged or old.
@@ -230,7 +230,7 @@ impl<'a> Case<'a> {
     /// Says what a missing table loses.
     fn judge_missing(
         &mut self,
-        (level, missing): &(u32, TableFile),
+        (level, missing): &(u32, TableMetadata),
         holders: &HashMap<u64, HashSet<usize>>,
     ) {
         let name = Some(format!("{:06}.ldb", missing.number));
@@ -368,7 +368,7 @@ impl<'a> Case<'a> {
     /// What a version counts for, if it does.
     pub(super) fn role(&self, row: &Row, lost_sequences: &[Range<u64>]) -> Option<Role> {
         let (role, key) = (row.rank.0, row.user_key());
-        let replaces = |(_, file): &(u32, TableFile)| {
+        let replaces = |(_, file): &(u32, TableMetadata)| {
             let (first, last) = (file.first_user_key(), file.last_user_key());
             is_within(key, Some(first), Some(last), &self.order)
         };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use leveltable::{Result, Section};
 use leveltable_database::sister_crates::{Directory, check_foreign};
-use leveltable_database::{Edit, FileKind, LogItem, TableFile};
+use leveltable_database::{Edit, FileKind, LogItem, TableMetadata};
 
 use super::log;
 use super::report::{Grade, RepairFinding};
@@ -20,7 +20,7 @@ pub(super) struct Manifest {
     pub(super) is_damaged: bool,
     pub(super) comparator: Option<String>,
     /// The tables that it lists, by number, with their levels.
-    pub(super) live: BTreeMap<u64, (u32, TableFile)>,
+    pub(super) live: BTreeMap<u64, (u32, TableMetadata)>,
     /// Tables that it deletes and does not add again.
     pub(super) deleted: BTreeSet<u64>,
     /// The highest log number, if one is stated.

@@ -45,6 +45,24 @@ use write::write;
 pub use report::{Grade, RepairFinding, RepairReport, RepairedFile};
 
 /// How [`repair`] reads a database.
+///
+/// ```no_run
+/// use std::ops::ControlFlow;
+/// use leveltable_database::IndexedDbComparator;
+/// use leveltable_repair::{RepairOptions, repair};
+///
+/// let options = RepairOptions::new()
+///     .comparator(IndexedDbComparator)
+///     .ignore_space(true)
+///     .on_temporary(|path| println!("writing to {}", path.display()))
+///     .progress(|progress| {
+///         eprint!("\r{} of {} bytes", progress.done, progress.total);
+///         ControlFlow::Continue(())
+///     });
+/// let report = repair("https_example.org_0.indexeddb.leveldb", "new", options)?;
+/// println!("complete: {}", report.is_complete());
+/// # Ok::<(), leveltable::Error>(())
+/// ```
 #[derive(Default)]
 #[must_use]
 pub struct RepairOptions<'a> {
@@ -71,7 +89,8 @@ impl<'a> RepairOptions<'a> {
         RepairOptions::default()
     }
 
-    /// The order of the keys: another one than the built-in ones, or one that no MANIFEST is left to name.
+    /// The order of the keys: another one than the built-in ones, or one that no MANIFEST is left to name. By default, that is what the
+    /// MANIFEST names, or, without one, what the keys show.
     pub fn comparator(mut self, comparator: impl Comparator) -> RepairOptions<'a> {
         self.comparator = Some(Arc::new(comparator));
         self
@@ -87,13 +106,14 @@ impl<'a> RepairOptions<'a> {
         self
     }
 
-    /// With `true`, begins even if the disk has less room than the old database takes.
+    /// With `true`, begins even if the disk has less room than the old database takes. `false` by default.
     pub fn ignore_space(mut self, yes: bool) -> RepairOptions<'a> {
         self.ignores_space = yes;
         self
     }
 
     /// Calls `learn` with the temporary directory, before the work begins: a program that a signal may end removes it itself.
+    /// Calls nothing by default.
     pub fn on_temporary(mut self, learn: impl FnOnce(&Path) + 'a) -> RepairOptions<'a> {
         self.on_temporary = Some(Box::new(learn));
         self
@@ -303,10 +323,11 @@ fn read_logs(dir: &dyn Directory, case: &Case<'_>, logs: &mut [Log]) -> Result<L
     let named = case.manifest.and_then(|manifest| manifest.log);
     let is_missing = |named: &u64| *named > 0 && logs.iter().all(|log| log.number != *named);
     let missing = named.filter(is_missing);
-    let mut logged = Logged::default();
+    let (mut logged, mut lacks_first) = (Logged::default(), false);
     for log in logs.iter_mut().filter(|log| log.counts) {
-        let ends = missing.filter(|&missing| log.number > missing);
-        logged.read(dir, log, ends.map(|_| case.tables_end()))?;
+        lacks_first |= missing.is_some_and(|missing| log.number > missing);
+        logged.read(dir, log, lacks_first.then(|| case.tables_end()))?;
+        lacks_first |= log.versions == 0;
     }
     Ok(logged)
 }

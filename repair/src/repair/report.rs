@@ -20,14 +20,14 @@ pub struct RepairReport {
 }
 
 impl RepairReport {
-    /// Whether nothing is lost or unproven.
+    /// Whether no finding is [`Grade::Lost`] or [`Grade::Unproven`].
     pub fn is_complete(&self) -> bool {
         let mut findings = self.findings.iter();
         findings.all(|finding| matches!(finding.grade, Grade::LeftOut | Grade::Note))
     }
 }
 
-/// A part of a database that did not come back, or about which something must be said.
+/// A part of a database that did not come back, or about which something must be said; one of [`RepairReport::findings`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairFinding {
@@ -94,7 +94,7 @@ impl fmt::Display for Grade {
     }
 }
 
-/// A file that a repair looked at.
+/// A file that a repair looked at; one of [`RepairReport::files`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairedFile {

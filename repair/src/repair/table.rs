@@ -10,7 +10,7 @@ use leveltable::db::InternalKey;
 use leveltable::format::{BlockHandle, Entries, codec_name};
 use leveltable::sister_crates::{Order, show_key, user_key};
 use leveltable::{Error, ErrorKind, Result, Section};
-use leveltable_database::TableFile;
+use leveltable_database::TableMetadata;
 use leveltable_database::sister_crates::{Directory, is_indexed_db_key};
 
 use crate::file::{File, open_sound};
@@ -252,7 +252,7 @@ impl Table {
 
     /// Whether this is the table that a MANIFEST lists: as far as its ends are there they are those, and so is its size, unless the file
     /// has lost its end.
-    pub(super) fn is(&self, listed: &TableFile, order: &Order) -> bool {
+    pub(super) fn is(&self, listed: &TableMetadata, order: &Order) -> bool {
         if self.has_index && self.bytes != listed.size {
             return false;
         }

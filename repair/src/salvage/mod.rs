@@ -62,7 +62,8 @@ impl<'a> SalvageOptions<'a> {
         SalvageOptions::default()
     }
 
-    /// Says what kind of keys the damaged table holds. The caller's word is trusted, and goes before the table's own.
+    /// Says what kind of keys the damaged table has, as [`VerifyOptions::keys`](crate::VerifyOptions::keys) does. By default, that is what the
+    /// table says, or else a guess. What the caller says is trusted.
     pub fn keys(mut self, kind: KeyKind) -> SalvageOptions<'a> {
         self.keys = Some(kind);
         self

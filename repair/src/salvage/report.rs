@@ -40,7 +40,7 @@ pub struct SalvageReport {
     pub cancelled: bool,
 }
 
-/// Part of a file whose entries are lost.
+/// Part of a file whose entries are lost; one of [`SalvageReport::lost`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LostRange {
@@ -58,7 +58,7 @@ pub struct LostRange {
     pub before: Option<Bytes>,
 }
 
-/// State of a damaged table's index.
+/// State of a damaged table's index; see [`SalvageReport::index`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum IndexState {
@@ -92,7 +92,7 @@ impl SalvageReport {
         }
     }
 
-    /// Bytes of all ranges that are lost.
+    /// Bytes of all ranges that are [lost](SalvageReport::lost).
     pub fn lost_bytes(&self) -> u64 {
         let lost = self.lost.iter();
         let lens = lost.map(|lost| lost.range.end - lost.range.start);
@@ -101,7 +101,7 @@ impl SalvageReport {
 
     /// Whether the run came to its end and the whole table was copied, as its index or its properties say what the whole is.
     ///
-    /// False if neither was found, or if data was found that was not copied.
+    /// False if neither was found, or if [data was found that was not copied](SalvageReport::lost).
     pub fn is_complete(&self) -> bool {
         let says_all = self.index != IndexState::Lost || self.stated_entries.is_some();
         (self.index == IndexState::Sound || says_all && self.is_as_stated())
@@ -109,7 +109,7 @@ impl SalvageReport {
             && !self.cancelled
     }
 
-    /// Whether as many entries and data blocks were copied as the table's properties state. True if none were found.
+    /// Whether as many entries and data blocks were copied as the table's [`Properties`] state. True if none were found.
     pub fn is_as_stated(&self) -> bool {
         let stated = self.stated_entries.zip(self.stated_data_blocks);
         stated.is_none_or(|stated| stated == (self.entries, self.data_blocks))

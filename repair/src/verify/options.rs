@@ -41,7 +41,8 @@ impl<'a> VerifyOptions<'a> {
         VerifyOptions::default()
     }
 
-    /// How the table would be opened: its [comparator](OpenOptions::comparator), filter policies and prefix extractors.
+    /// How the table would be opened: its [comparator](OpenOptions::comparator), filter policies and prefix extractors. By default as by
+    /// [`OpenOptions::new`].
     ///
     /// Keys that do not ascend in the order of the comparator are damage. For a database's table this is the order of user keys
     /// if [`keys`](VerifyOptions::keys) says so. Otherwise it is the order of the keys as they are stored, such as an
@@ -51,7 +52,7 @@ impl<'a> VerifyOptions<'a> {
         self
     }
 
-    /// Says what kind of keys the table holds. By default that is what the table says, or else what its index and first block look like.
+    /// Says what [kind](KeyKind) of keys the table has. By default that is what the table says, or else what its index and first block look like.
     pub fn keys(mut self, kind: KeyKind) -> VerifyOptions<'a> {
         self.keys = Some(kind);
         self

@@ -43,27 +43,27 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// How bad it is.
+    /// How bad it is; see [`Finding`].
     pub fn severity(&self) -> Severity {
         self.severity
     }
 
-    /// The part of the file that is concerned.
+    /// The part of the file that is concerned; see [`Finding`].
     pub fn section(&self) -> Section {
         self.corruption.section
     }
 
-    /// Offset in the file of that part's block, or of the gap.
+    /// Offset in the file of the block of that [section](Finding::section), or of the gap.
     pub fn offset(&self) -> u64 {
         self.corruption.offset
     }
 
-    /// Describes what a sound table has there.
+    /// Describes what a sound table has at that [offset](Finding::offset).
     pub fn expected(&self) -> &str {
         &self.corruption.expected
     }
 
-    /// Describes what is there instead.
+    /// Describes what is there instead of what is [expected](Finding::expected).
     pub fn found(&self) -> &str {
         &self.corruption.found
     }
@@ -113,6 +113,7 @@ pub struct VerifyReport {
 
 impl VerifyReport {
     /// Whether everything was checked, the order of the keys included, and nothing is damaged. Ignores warnings.
+    /// [`VerifyOptions`](crate::VerifyOptions) has an example.
     pub fn is_sound(&self) -> bool {
         self.blocks_are_sound() && !self.unknown_order
     }
@@ -123,7 +124,7 @@ impl VerifyReport {
         self.damage == 0 && self.unchecked == 0 && !self.cancelled
     }
 
-    /// Number of findings that the list has no room for.
+    /// Number of findings that the [list](VerifyReport::findings) has no room for.
     pub fn left_out(&self) -> u64 {
         let all = self.damage + self.unchecked + self.warnings;
         all.saturating_sub(self.findings.len() as u64)

@@ -9,7 +9,7 @@ use leveltable::db::{InternalKey, ValueType};
 use leveltable::format::codec_name;
 use leveltable::sister_crates::data_frame;
 use leveltable::{Comparator, ErrorKind, OpenOptions, WriteOptions};
-use leveltable_database::{IndexedDbComparator, TableFile};
+use leveltable_database::{IndexedDbComparator, TableMetadata};
 use leveltable_repair::sister_crates::repair_in;
 use leveltable_repair::{Grade, RepairOptions, RepairReport};
 
@@ -21,11 +21,15 @@ use crate::{Contents, repair_memory};
 type Version<'a> = (&'a str, u64, Option<&'a str>);
 
 /// Makes a table of blocks of one version each.
-fn table(number: u64, versions: &[Version<'_>]) -> (Vec<u8>, TableFile) {
+fn table(number: u64, versions: &[Version<'_>]) -> (Vec<u8>, TableMetadata) {
     table_in(leveltable::BytewiseComparator, number, versions)
 }
 
-fn table_in(order: impl Comparator, number: u64, versions: &[Version<'_>]) -> (Vec<u8>, TableFile) {
+fn table_in(
+    order: impl Comparator,
+    number: u64,
+    versions: &[Version<'_>],
+) -> (Vec<u8>, TableMetadata) {
     let options = WriteOptions::leveldb().comparator(order).block_size(1);
     let mut builder = options.build_db(Vec::new());
     let mut keys = Vec::new();
@@ -47,7 +51,7 @@ fn table_in(order: impl Comparator, number: u64, versions: &[Version<'_>]) -> (V
         keys.push(stored);
     }
     let (file, _) = builder.finish_into_writer().unwrap();
-    let listed = TableFile {
+    let listed = TableMetadata {
         number,
         size: file.len() as u64,
         smallest: keys[0].clone(),
@@ -57,7 +61,7 @@ fn table_in(order: impl Comparator, number: u64, versions: &[Version<'_>]) -> (V
 }
 
 /// A record of a MANIFEST: numbers, tables that are deleted and added.
-fn record(numbers: &[(u8, u64)], deleted: &[u64], added: &[&TableFile]) -> Vec<u8> {
+fn record(numbers: &[(u8, u64)], deleted: &[u64], added: &[&TableMetadata]) -> Vec<u8> {
     let mut record = Vec::new();
     for &(tag, number) in numbers {
         record.push(tag);
@@ -73,7 +77,7 @@ fn record(numbers: &[(u8, u64)], deleted: &[u64], added: &[&TableFile]) -> Vec<u
     record
 }
 
-fn first_record(order: &str, log: u64, added: &[&TableFile]) -> Vec<u8> {
+fn first_record(order: &str, log: u64, added: &[&TableMetadata]) -> Vec<u8> {
     let mut first = vec![1];
     string(&mut first, order.as_bytes());
     first.extend(record(&[(2, log), (9, 0), (3, 50), (4, 100)], &[], added));
@@ -447,6 +451,11 @@ fn holes_of_logs_are_losses_of_any_key_and_gaps_without_holes_are_none() {
     );
     // Between two logs.
     let findings = dir(&[("000004.log", &one), ("000007.log", &three)]).holds("a=v c=v");
+    assert_eq!(findings, ["lost 000007.log .. .."]);
+    // Even if the first log lost all that it had: tables end below what comes next.
+    let findings = dir(&[("000004.log", &one[..9]), ("000007.log", &two)]).holds("b=v");
+    assert_eq!(findings, ["lost 000007.log .. .."]);
+    let findings = dir(&[("000004.log", b""), ("000007.log", &two)]).holds("b=v");
     assert_eq!(findings, ["lost 000007.log .. .."]);
     // A damaged record before one that is cut is damage all the same.
     let mut damaged = cut.to_vec();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use leveltable::WriteOptions;
 use leveltable::db::{InternalKey, ValueType};
-use leveltable_database::TableFile;
+use leveltable_database::TableMetadata;
 
 use crate::Contents;
 use crate::encode::{Log, batch, listing, string, varint};
@@ -34,7 +34,7 @@ pub(crate) struct Simulation {
     manifest: Log,
     manifest_number: u64,
     /// What the MANIFEST lists, by number.
-    tables: BTreeMap<u64, (u8, TableFile, Vec<Version>)>,
+    tables: BTreeMap<u64, (u8, TableMetadata, Vec<Version>)>,
 }
 
 fn name(number: u64, end: &str) -> String {
@@ -72,7 +72,11 @@ impl Simulation {
             }
         }
         match self.random.u8(..5) {
-            0 => self.flush(true),
+            0 => {
+                self.flush(true);
+                // Meanwhile, changes go to the next log.
+                (0..self.random.u8(..3)).for_each(|_| self.write());
+            }
             1 | 2 => self.compact(true),
             _ => {}
         }
@@ -137,7 +141,7 @@ impl Simulation {
     }
 
     /// Makes tables of versions in order.
-    fn build(&mut self, versions: Vec<Version>, number: u64) -> (Vec<u8>, TableFile) {
+    fn build(&mut self, versions: Vec<Version>, number: u64) -> (Vec<u8>, TableMetadata) {
         let options = WriteOptions::leveldb().block_size(self.random.usize(60..400));
         let options = if self.random.bool() {
             options
@@ -169,7 +173,7 @@ impl Simulation {
         let size = file.len() as u64;
         (
             file,
-            TableFile {
+            TableMetadata {
                 number,
                 size,
                 smallest,

@@ -8,7 +8,7 @@ use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
 use crate::format::{Defect, Named};
 use crate::read::open::options::OpenOptions;
-use crate::read::parts::filter::FilterOf;
+use crate::read::parts::filter::FilterContents;
 
 /// What the metaindex names.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ pub(crate) struct Metaindex {
 /// A filter that the metaindex names.
 #[derive(Debug)]
 pub(crate) struct NamedFilter {
-    pub(crate) of: FilterOf,
+    pub(crate) of: FilterContents,
     pub(crate) handle: Result<BlockHandle, Defect>,
     /// The place of its policy among the known ones, of which the best is the first.
     pub(crate) rank: usize,
@@ -55,7 +55,7 @@ impl Metaindex {
                     let mut better = policies.iter().enumerate().take(best);
                     let better = better.find(|(_, policy)| policy.name().as_bytes() == name);
                     if let Some((rank, policy)) = better {
-                        let of = FilterOf::Keys(Arc::clone(policy));
+                        let of = FilterContents::Keys(Arc::clone(policy));
                         found.filter = Some(NamedFilter { of, handle, rank });
                     }
                 }
@@ -63,7 +63,7 @@ impl Metaindex {
                     found.handles.extend(handle.as_ref().ok());
                     let known = options.known_extractor(name);
                     if let Some(extractor) = known.filter(|_| found.prefixes.is_none()) {
-                        let (of, rank) = (FilterOf::Prefixes(extractor), 0);
+                        let (of, rank) = (FilterContents::Prefixes(extractor), 0);
                         found.prefixes = Some(NamedFilter { of, handle, rank });
                     }
                 }

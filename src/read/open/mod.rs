@@ -26,7 +26,7 @@ use crate::format::properties::{KeyKind, Properties, STORED_ORDER};
 use crate::read::open::metaindex::{Metaindex, NamedFilter};
 use crate::read::open::options::OpenOptions;
 use crate::read::open::recognise::{Evidence, may_be_internal};
-use crate::read::parts::filter::{FilterOf, TableFilter};
+use crate::read::parts::filter::{FilterContents, TableFilter};
 use crate::read::parts::index::{BlockRef, Index};
 use crate::read::parts::{Part, Parts};
 use crate::read::source::Source;
@@ -76,16 +76,16 @@ impl OpenOptions {
     /// Opens the table in `file`. Each step says what it needs of the file, and all that is missing of that is read at once.
     pub(crate) async fn open_file(&self, mut file: TableFile) -> Result<Table> {
         // A remote file comes with its tail.
-        if !file.holds(&(file.footer_offset()..file.size)) {
+        if !file.has_fetched(&(file.footer_offset()..file.size)) {
             let tail = file.size.saturating_sub(TAIL_LEN)..file.size;
-            file.hold([(Section::Footer, tail)]).await?;
+            file.fetch([(Section::Footer, tail)]).await?;
         }
         let Some(footer) = file.find_footer()? else {
             let ends = file.ends().map(|end| (Section::Footer, end));
-            file.hold(ends).await?;
+            file.fetch(ends).await?;
             return Err(file.not_a_table());
         };
-        file.hold(metadata(&file, &footer)).await?;
+        file.fetch(metadata(&file, &footer)).await?;
         let index_at = file.range_of(footer.index).map(|at| (Section::Index, at));
         let mut opening = Opening {
             options: self,
@@ -95,16 +95,16 @@ impl OpenOptions {
         let metaindex = opening.read_metaindex();
         if metaindex.as_ref().is_err_and(is_of_file) {
             // Without its index a table is lost: where both are damaged, that is the error.
-            opening.file.hold(index_at.clone()).await?;
+            opening.file.fetch(index_at.clone()).await?;
             opening.read_index()?;
         }
         let metaindex = metaindex?;
         let needed = opening.needed(&metaindex);
-        opening.file.hold(needed).await?;
+        opening.file.fetch(needed).await?;
         let properties = opening.read_properties(&metaindex)?;
         let pieces = opening.read_pieces(&metaindex, properties.as_ref())?;
         if pieces.is_none() {
-            opening.file.hold(index_at).await?;
+            opening.file.fetch(index_at).await?;
         }
         let (index, divided) = pieces.map_or((None, Vec::new()), |p| (Some(p.index), p.filters));
         let order = opening.choose_order(properties.as_ref())?;
@@ -133,7 +133,7 @@ impl OpenOptions {
             opened.load_parts(opened.parts.all(), false).await?;
         }
         let file = &mut opened.store.file;
-        file.held = Vec::new();
+        file.fetched = Vec::new();
         if let Some(map) = file.map() {
             // From now on, it is read here and there: reading ahead of that would be wasted.
             map.expect_random_access();
@@ -165,14 +165,14 @@ impl OpenOptions {
         let mut evidence = evidence_of(index);
         let first = opened.block(0)?;
         let frame = first.handle.frame_in_file();
-        opened.store.file.hold([(Section::Data, frame)]).await?;
+        opened.store.file.fetch([(Section::Data, frame)]).await?;
         match opened.read_first_entries(first, &mut evidence) {
             // A damaged block is for lookups to find. It tells nothing of the filter.
             Err(_) if self.order.is_some() => return Ok(true),
             read => read?,
         }
         if self.order.is_none() && evidence.verdict() == Some(KeyKind::Database) {
-            return Err(opened.store.file.name_in(database_table()));
+            return Err(opened.store.file.with_path(database_table()));
         }
         Ok(evidence.may_hold_internal_keys())
     }
@@ -199,12 +199,14 @@ impl OpenOptions {
             let mut pieces = divided.extract_if(.., |pieces| pieces.handle == handle);
             let pieces = pieces.next().filter(|pieces| match &of {
                 // Most policies take whole filters.
-                FilterOf::Keys(policy) => policy.is_divided() && pieces.covers(footer.data_end()),
-                FilterOf::Prefixes(_) => true,
+                FilterContents::Keys(policy) => {
+                    policy.is_divided() && pieces.covers(footer.data_end())
+                }
+                FilterContents::Prefixes(_) => true,
             });
             let slot = match of {
-                FilterOf::Keys(_) => &mut parts.filter,
-                FilterOf::Prefixes(_) => &mut parts.prefixes,
+                FilterContents::Keys(_) => &mut parts.filter,
+                FilterContents::Prefixes(_) => &mut parts.prefixes,
             };
             *slot = Some(TableFilter::new(of, handle, pieces));
         }
@@ -217,10 +219,10 @@ impl OpenOptions {
 }
 
 /// Where the metaindex lies, with what may be the properties before it, and the index, which is needed in any case. Nothing if the
-/// metaindex is held: the index then comes with what that names.
+/// metaindex was fetched: the index then comes with what that names.
 fn metadata(file: &TableFile, footer: &Footer) -> Vec<(Section, Range<u64>)> {
     let metaindex = file.range_of(footer.metaindex);
-    let Some(metaindex) = metaindex.filter(|metaindex| !file.holds(metaindex)) else {
+    let Some(metaindex) = metaindex.filter(|metaindex| !file.has_fetched(metaindex)) else {
         return Vec::new();
     };
     let metaindex = metaindex.start.saturating_sub(PROPERTIES_ROOM)..metaindex.end;
@@ -340,7 +342,7 @@ impl Opening<'_> {
         if kind == properties.key_kind && is_named {
             return Ok(Some(order));
         }
-        Err(self.file.name_in(match properties.key_kind {
+        Err(self.file.with_path(match properties.key_kind {
             KeyKind::Database if options.order.is_none() => database_table(),
             _ => ordered_by(properties, user.comparator().name()),
         }))
@@ -365,7 +367,7 @@ impl Opening<'_> {
                 |index: Index| evidence_of(&index).verdict() == Some(KeyKind::Database);
             let is_unnamed = defect.is_misordered() && self.options.order.is_none();
             if is_unnamed && decode(None).is_ok_and(is_database) {
-                self.file.name_in(database_table())
+                self.file.with_path(database_table())
             } else {
                 locate(defect)
             }
@@ -411,14 +413,14 @@ impl Opened {
         self.load_parts(self.parts.all(), true).await
     }
 
-    /// Checks and keeps `parts`, of which those are read first that are not held; or only those that are held.
-    async fn load_parts(&mut self, parts: Vec<Part>, only_held: bool) -> Result<()> {
+    /// Checks and keeps `parts`, of which those are read first that were not fetched; or only those that were.
+    async fn load_parts(&mut self, parts: Vec<Part>, only_fetched: bool) -> Result<()> {
         let (mut parts, file) = (self.parts.unread(parts), &mut self.store.file);
-        parts.retain(|(range, _)| !only_held || file.holds(range));
+        parts.retain(|(range, _)| !only_fetched || file.has_fetched(range));
         let ranges = parts
             .iter()
             .map(|(range, part)| (Parts::section(*part), range.clone()));
-        file.hold(ranges).await?;
+        file.fetch(ranges).await?;
         // The index first: it tells what a filter covers.
         parts.sort_by_key(|(_, part)| *part);
         for (range, part) in parts {
@@ -453,7 +455,7 @@ impl Opened {
         self.load_parts(self.parts.index_parts(0..all), false)
             .await?;
         let is_fatal = |error: &Error| is_strict || error.kind() == ErrorKind::Comparator;
-        let (held, mut first) = (self.store.file.held.len(), 0);
+        let (fetched, mut first) = (self.store.file.fetched.len(), 0);
         while first < all {
             let next = first..all.min(first + MAX_BATCH_BLOCKS);
             let blocks: Vec<BlockRef> = next.map(|i| self.block(i)).collect::<Result<_>>()?;
@@ -461,7 +463,7 @@ impl Opened {
             let ranges = batch
                 .iter()
                 .map(|found| (Section::Data, found.handle.frame_in_file()));
-            let read = self.store.file.hold(ranges).await;
+            let read = self.store.file.fetch(ranges).await;
             let check = |&found: &BlockRef| {
                 let frame = self.store.file.read_frame(found.handle, Section::Data)?;
                 let checked = check_frame(&self.parts, found, &frame).map(drop);
@@ -472,7 +474,7 @@ impl Opened {
             if let Some(error) = failed.find(is_fatal) {
                 return Err(error);
             }
-            self.store.file.held.truncate(held);
+            self.store.file.fetched.truncate(fetched);
             first += batch.len();
         }
         Ok(())

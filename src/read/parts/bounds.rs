@@ -1,4 +1,4 @@
-//! Where a walk goes: its way, and the bounds of the keys that it shows.
+//! Where a walk goes: its direction, and the bounds of the keys that it shows.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
@@ -8,30 +8,30 @@ use crate::filter::prefix_end;
 
 /// The direction of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     Forward,
-    Back,
+    Backward,
 }
 
-impl Way {
+impl Direction {
     /// What a walk forward takes of these two, or what a walk back takes.
     #[inline(always)]
     pub(crate) fn pick<T>(self, forward: T, back: T) -> T {
         match self {
-            Way::Forward => forward,
-            Way::Back => back,
+            Direction::Forward => forward,
+            Direction::Backward => back,
         }
     }
 
-    pub(crate) fn reverse(self) -> Way {
-        self.pick(Way::Back, Way::Forward)
+    pub(crate) fn reverse(self) -> Direction {
+        self.pick(Direction::Backward, Direction::Forward)
     }
 
     /// The first of these numbers that a walk comes to.
     pub(crate) fn first(self, numbers: &Range<usize>) -> Option<usize> {
         match self {
-            Way::Forward => numbers.clone().next(),
-            Way::Back => numbers.clone().next_back(),
+            Direction::Forward => numbers.clone().next(),
+            Direction::Backward => numbers.clone().next_back(),
         }
     }
 
@@ -52,10 +52,10 @@ pub(crate) fn key_of(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
     }
 }
 
-/// Whether `key` is within the bound at which a walk along `way` starts. The order is not asked about no bound.
-pub(crate) fn is_within(order: &Order, bounds: &Bounds, key: &[u8], way: Way) -> bool {
-    let before = way.pick(Ordering::Less, Ordering::Greater);
-    match way.pick(&bounds.0, &bounds.1) {
+/// Whether `key` is within the bound at which a walk in `direction` starts. The order is not asked about no bound.
+pub(crate) fn is_within(order: &Order, bounds: &Bounds, key: &[u8], direction: Direction) -> bool {
+    let before = direction.pick(Ordering::Less, Ordering::Greater);
+    match direction.pick(&bounds.0, &bounds.1) {
         Bound::Unbounded => true,
         Bound::Included(limit) => order.compare(key, limit) != before,
         Bound::Excluded(limit) => order.compare(key, limit) == before.reverse(),

@@ -17,7 +17,7 @@ use crate::read::source::weight::weight_of;
 /// A filter in use.
 #[derive(Debug)]
 pub(crate) struct TableFilter {
-    pub(crate) of: FilterOf,
+    pub(crate) of: FilterContents,
     pub(crate) entry: FilterEntry,
     handle: BlockHandle,
     /// A ribbon of the whole table, as `about.pieces` divides it. Another filter is read whole, as piece 0.
@@ -30,7 +30,7 @@ pub(crate) struct TableFilter {
 
 /// What a filter holds.
 #[derive(Debug, Clone)]
-pub(crate) enum FilterOf {
+pub(crate) enum FilterContents {
     /// Keys, by this policy.
     Keys(Arc<dyn FilterPolicy>),
     /// Prefixes of keys, by the default policy. Only in a table whose keys, or user keys, are in bytewise order.
@@ -43,20 +43,22 @@ struct Whole {
     filter: FilterBlockReader,
     /// Whether it consists of filters of the keys of data blocks at some offsets; else it is one filter of the keys of every data
     /// block, or of their prefixes.
-    is_of_windows: bool,
+    is_per_window: bool,
 }
 
 impl TableFilter {
     /// The filter in the block at `handle`, which is read whole unless it is divided.
     pub(crate) fn new(
-        of: FilterOf,
+        of: FilterContents,
         handle: BlockHandle,
         divided: Option<FilterPieces>,
     ) -> TableFilter {
         let pieces = divided.as_ref().map_or(1, FilterPieces::len);
         let (policy, prefixes) = match &of {
-            FilterOf::Keys(policy) => (policy.name(), None),
-            FilterOf::Prefixes(extractor) => (RibbonFilterPolicy::NAME, Some(extractor.name())),
+            FilterContents::Keys(policy) => (policy.name(), None),
+            FilterContents::Prefixes(extractor) => {
+                (RibbonFilterPolicy::NAME, Some(extractor.name()))
+            }
         };
         let entry = FilterEntry {
             policy: policy.to_owned(),
@@ -124,13 +126,13 @@ impl TableFilter {
             frame::verify(bytes)?;
             kept = frame::open(bytes)?;
             let filter = FilterBlockReader::new(kept.clone())?;
-            let is_of_windows = match self.of {
-                FilterOf::Keys(_) => !last_block.is_some_and(|last| filter.covers_all(last)),
-                FilterOf::Prefixes(_) => filter.check_prefixes().map(|()| false)?,
+            let is_per_window = match self.of {
+                FilterContents::Keys(_) => !last_block.is_some_and(|last| filter.covers_all(last)),
+                FilterContents::Prefixes(_) => filter.check_prefixes().map(|()| false)?,
             };
             self.whole.get_or_init(|| Whole {
                 filter,
-                is_of_windows,
+                is_per_window,
             });
         }
         // Only now is the piece there. Another thread may have been faster.
@@ -140,20 +142,20 @@ impl TableFilter {
 
     /// Whether it consists of filters of windows, which know no key of another block than the one that they are asked for.
     #[inline]
-    pub(crate) fn is_of_windows(&self) -> Result<bool, NotLoaded> {
+    pub(crate) fn is_per_window(&self) -> Result<bool, NotLoaded> {
         let is_whole = self.divided.is_none();
-        Ok(is_whole && self.whole.get().ok_or(NotLoaded)?.is_of_windows)
+        Ok(is_whole && self.whole.get().ok_or(NotLoaded)?.is_per_window)
     }
 
     /// The filters of windows, if it consists of such, and they are there.
     #[inline]
     pub(crate) fn windows(&self) -> Option<&FilterBlockReader> {
-        let whole = self.whole.get().filter(|whole| whole.is_of_windows);
+        let whole = self.whole.get().filter(|whole| whole.is_per_window);
         whole.map(|whole| &whole.filter)
     }
 
     /// Whether the filter passes `key`, which is looked for in the data block at offset `block`: any, unless it is [of
-    /// windows](Self::is_of_windows).
+    /// windows](Self::is_per_window).
     #[inline]
     pub(crate) fn ask(&self, key: &[u8], block: u64) -> Result<bool, NotLoaded> {
         if let Some(pieces) = &self.divided {
@@ -162,8 +164,8 @@ impl TableFilter {
         }
         let filter = &self.whole.get().ok_or(NotLoaded)?.filter;
         Ok(match &self.of {
-            FilterOf::Keys(policy) => filter.key_may_match(&**policy, block, key),
-            FilterOf::Prefixes(_) => filter.prefix_may_match(key),
+            FilterContents::Keys(policy) => filter.key_may_match(&**policy, block, key),
+            FilterContents::Prefixes(_) => filter.prefix_may_match(key),
         })
     }
 
@@ -175,7 +177,7 @@ impl TableFilter {
         };
         Some(FilterLayout {
             filters,
-            whole_table: !self.is_of_windows().ok()?,
+            whole_table: !self.is_per_window().ok()?,
         })
     }
 

@@ -14,7 +14,7 @@ use crate::format::frame::TRAILER_LEN;
 use crate::format::pieces::{IndexPieces, take_handle};
 use crate::format::{Defect, require};
 use crate::read::parts::index_entries::{IndexEntries, IndexEntry, Sought};
-use crate::read::parts::state::State;
+use crate::read::parts::state::BlockState;
 
 /// Most memory that keys may unfold to, in multiples of the file's size; with the block, no more than 1 GiB.
 ///
@@ -98,7 +98,7 @@ impl Found<'_> {
 
     /// What is known of the block.
     #[inline]
-    pub(crate) fn state(&self) -> &State {
+    pub(crate) fn state(&self) -> &BlockState {
         self.piece.entries.state(self.sought.at)
     }
 
@@ -287,7 +287,7 @@ impl Index {
 
     /// What is known of a data block.
     #[inline]
-    pub(crate) fn state(&self, found: BlockRef) -> &State {
+    pub(crate) fn state(&self, found: BlockRef) -> &BlockState {
         self.piece_with(found).entries.state(found.at as usize)
     }
 
@@ -314,7 +314,7 @@ impl Index {
         let pieces = self.slots.iter().filter_map(|slot| slot.piece.get());
         pieces.flat_map(|piece| {
             let entries = &piece.entries;
-            let cached = (0..entries.len()).filter(|&i| entries.state(i).has(State::CACHED));
+            let cached = (0..entries.len()).filter(|&i| entries.state(i).has(BlockState::CACHED));
             cached.map(|i| entries.handle(i))
         })
     }

@@ -9,7 +9,7 @@ use crate::format::block::Block;
 use crate::format::block_search::SearchPart;
 use crate::format::footer::BlockHandle;
 use crate::format::prefetch::prefetch;
-use crate::read::parts::state::State;
+use crate::read::parts::state::BlockState;
 use crate::read::source::weight::weight_of;
 
 /// Neighbouring entries of an index, decoded and checked once: searching them cannot fail.
@@ -56,7 +56,7 @@ struct Span {
 #[derive(Debug, Default)]
 #[repr(align(32))]
 struct SpanBlocks {
-    states: [State; SPAN],
+    states: [BlockState; SPAN],
     /// Lengths of the blocks.
     sizes: [u32; SPAN],
 }
@@ -157,7 +157,7 @@ impl IndexEntries {
     /// What is known of data block `i` of them, one of `0..len()`.
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "as `handle`")]
-    pub(crate) fn state(&self, i: usize) -> &State {
+    pub(crate) fn state(&self, i: usize) -> &BlockState {
         &self.blocks[i / SPAN].states[i % SPAN]
     }
 

@@ -18,10 +18,10 @@ use crate::error::{self, Error, ErrorKind, Section};
 use crate::filter::prefix_of_all;
 use crate::format::Defect;
 use crate::format::block::Block;
-use crate::read::parts::bounds::{Bounds, Way, key_of};
-use crate::read::parts::filter::{FilterOf, TableFilter};
+use crate::read::parts::bounds::{Bounds, Direction, key_of};
+use crate::read::parts::filter::{FilterContents, TableFilter};
 use crate::read::parts::index::{BlockRef, Found, Index, NotLoaded};
-use crate::read::parts::state::State;
+use crate::read::parts::state::BlockState;
 
 /// Part of a file that is neither data nor needed to open the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,7 +97,7 @@ impl Parts {
         let all = self.index.len();
         let start = match (lower, first) {
             (Bound::Excluded(key), Some(found))
-                if key == found.key() && found.state().has(State::CHECKED) =>
+                if key == found.key() && found.state().has(BlockState::CHECKED) =>
             {
                 // The block ends with the key at the latest, as was seen when it came in.
                 found.block() + 1
@@ -112,7 +112,7 @@ impl Parts {
 
     /// The prefix of all keys within these bounds that the filter of prefixes is asked for, if there are both.
     pub(crate) fn prefix_to_ask<'k>(&self, (lower, upper): &'k Bounds) -> Option<&'k [u8]> {
-        let FilterOf::Prefixes(extractor) = &self.prefixes.as_ref()?.of else {
+        let FilterContents::Prefixes(extractor) = &self.prefixes.as_ref()?.of else {
             return None;
         };
         let [lower, upper] = [lower, upper].map(|bound| bound.as_ref().map(Vec::as_slice));
@@ -155,8 +155,8 @@ impl Parts {
         let mut parts = Vec::new();
         if let Some(filter) = &self.filter {
             let key = order.filter_key(key);
-            let is_of_windows = filter.is_of_windows();
-            match is_of_windows.and_then(|it_is| Ok(it_is || filter.ask(key, 0)?)) {
+            let is_per_window = filter.is_per_window();
+            match is_per_window.and_then(|it_is| Ok(it_is || filter.ask(key, 0)?)) {
                 Ok(false) => return parts,
                 Ok(_) => {}
                 Err(NotLoaded) => {
@@ -203,12 +203,12 @@ impl Parts {
         &self,
         i: usize,
         limits: &Range<usize>,
-        way: Option<Way>,
+        direction: Option<Direction>,
         most: u64,
     ) -> Vec<Part> {
         let here = self.index.piece_of(i);
         let last = limits.end.min(self.index.len()).saturating_sub(1).max(i);
-        let end = way.map_or(i, |way| way.pick(last, limits.start.min(i)));
+        let end = direction.map_or(i, |direction| direction.pick(last, limits.start.min(i)));
         let end = self.index.piece_of(end);
         let (mut parts, mut len) = (Vec::new(), 0);
         for n in 0..=here.abs_diff(end) {
@@ -294,7 +294,7 @@ impl Parts {
     /// Checks a data block that came in: its form, and, unless that was done before, that its keys ascend and lie between its index keys.
     pub(crate) fn check_block(&self, found: BlockRef, block: &Block<Bytes>) -> Result<(), Defect> {
         let state = self.index.state(found);
-        if state.has(State::CHECKED) {
+        if state.has(BlockState::CHECKED) {
             return block.check_restarts();
         }
         match &self.order {
@@ -303,7 +303,7 @@ impl Parts {
                 self.index.check_ends(found, first, last, order)
             })?,
         }
-        state.set(State::CHECKED);
+        state.set(BlockState::CHECKED);
         Ok(())
     }
 

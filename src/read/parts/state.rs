@@ -12,9 +12,9 @@ use crate::format::prefetch::prefetch_atomic;
 /// epoch of the cache in which the block was last missed, in one byte, 0 if it never was; the positions of the fences' keys, two bytes
 /// each. The fences decide how long a search takes, and nothing that it finds.
 #[derive(Debug, Default)]
-pub(crate) struct State(AtomicU64);
+pub(crate) struct BlockState(AtomicU64);
 
-impl State {
+impl BlockState {
     /// The block has the form of a block, and, unless the table's order is not known, its keys ascend and lie between its index
     /// keys.
     pub(crate) const CHECKED: u64 = 1;
@@ -107,7 +107,7 @@ mod tests {
             let block = builder.finish(|bytes| Block::parse(bytes.to_vec()).unwrap());
             let number = |key: &[u8]| std::str::from_utf8(key).unwrap().parse::<u16>().unwrap();
             let position = |key: &[u8]| Some(number(key) / step);
-            let state = State::default();
+            let state = BlockState::default();
             assert_eq!(state.part(Some(0)), SearchPart::default());
             state.learn(&block, position);
             state.learn(&block, |_| Some(u16::MAX));
@@ -129,8 +129,8 @@ mod tests {
 
     #[test]
     fn a_miss_is_remembered_in_its_epoch_and_the_next() {
-        let state = State::default();
-        state.set(State::CHECKED);
+        let state = BlockState::default();
+        state.set(BlockState::CHECKED);
         let missed = [
             (0, false), // never before
             (0, true),
@@ -146,6 +146,6 @@ mod tests {
         for (epoch, is_late) in missed {
             assert_eq!(state.missed_lately(epoch), is_late, "epoch {epoch}");
         }
-        assert!(state.has(State::CHECKED) && !state.has(State::CACHED));
+        assert!(state.has(BlockState::CHECKED) && !state.has(BlockState::CACHED));
     }
 }

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result, Section};
 use crate::read::parts::index::BlockRef;
 use crate::read::parts::{Missing, Part, Parts};
 use crate::read::source::async_read_at::MAX_REQUEST_GAP;
-use crate::read::source::file::{Stretch, saturating_len};
+use crate::read::source::file::{FileSlice, saturating_len};
 use crate::read::table::opened::{MAX_READS, Opened, still_missing};
 
 /// Most bytes between pieces of index and filters that come with one request. Requests for pieces are made at the same time, and a
@@ -68,14 +68,14 @@ impl AsyncTable {
         for _ in 0..=MAX_READS {
             match ask() {
                 Ok(answer) => return Ok(answer),
-                Err(missing) => self.bring(missing).await?,
+                Err(missing) => self.read_parts(missing).await?,
             }
         }
         Err(still_missing())
     }
 
     /// Reads parts of index and filters, all at once, and keeps them.
-    pub(super) async fn bring(&self, parts: Vec<Part>) -> Result<()> {
+    pub(super) async fn read_parts(&self, parts: Vec<Part>) -> Result<()> {
         let opened = &*self.table.opened;
         let unread = opened.parts.unread(parts);
         let admit = |bytes: &Bytes, part| opened.admit_part(part, bytes);
@@ -118,13 +118,13 @@ impl AsyncTable {
     ) -> Result<Vec<T>> {
         let is_part = matches!(&*items, [(item, _)] if *item != flight.bytes);
         let failed = |error: Error, of| Err(error.of_section(section(of)));
-        let stretch = match (flight.response.await, items.first()) {
+        let slice = match (flight.response.await, items.first()) {
             (Err(error), Some(&(_, of))) if !is_part => return failed(error, of),
-            (stretch, _) => stretch.unwrap_or_default(),
+            (slice, _) => slice.unwrap_or_default(),
         };
         let mut admitted = Vec::with_capacity(items.len());
         for (item, of) in items {
-            let own = stretch.get(&item).map(|it| Bytes::copy_from_slice(&it));
+            let own = slice.get(&item).map(|it| Bytes::copy_from_slice(&it));
             if let Some(Ok(made)) = own.map(|own| admit(&own, of)) {
                 admitted.push(made);
                 continue;
@@ -148,7 +148,7 @@ impl AsyncTable {
             let read = AssertUnwindSafe(read).catch_unwind().await;
             let panicked = |_| Err(io::Error::other("the source panicked"));
             let bytes = file.check_read(offset, len, read.unwrap_or_else(panicked))?;
-            Ok(Stretch { offset, bytes })
+            Ok(FileSlice { offset, bytes })
         };
         let response = response.boxed().shared();
         Flight { bytes, response }

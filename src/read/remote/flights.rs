@@ -9,10 +9,10 @@ use futures_util::future::{Shared, WeakShared};
 use crate::error::Result;
 use crate::read::source::async_read_at::{BoxFuture, MAX_REQUEST_LEN};
 use crate::read::source::coalesce::coalesce;
-use crate::read::source::file::Stretch;
+use crate::read::source::file::FileSlice;
 
 /// What a request brings. Its error is that of all who wait for it.
-type Response = BoxFuture<'static, Result<Stretch>>;
+type Response = BoxFuture<'static, Result<FileSlice>>;
 
 /// A request. It goes on while somebody awaits it. When nobody has it any more, it is cancelled, or forgotten if it has arrived.
 #[derive(Clone)]
@@ -74,7 +74,7 @@ impl Flights {
         let mut new = new.into_iter();
         for group in coalesce(&ranges, max_gap, MAX_REQUEST_LEN) {
             let flight = request(group.bytes);
-            let items: Vec<(Range<u64>, W)> = new.by_ref().take(group.parts.len()).collect();
+            let items: Vec<(Range<u64>, W)> = new.by_ref().take(group.items.len()).collect();
             by_item.extend(items.iter().filter_map(|(item, _)| {
                 let response = flight.response.downgrade()?;
                 Some((item.clone(), (flight.bytes.clone(), response)))

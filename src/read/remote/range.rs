@@ -8,7 +8,7 @@ use super::table::AsyncTable;
 use super::walk::WalkBlocks;
 use crate::comparator::Order;
 use crate::error::{Error, Result};
-use crate::read::parts::bounds::{Bounds, KeyRange, Way, prefix_bounds_from};
+use crate::read::parts::bounds::{Bounds, Direction, KeyRange, prefix_bounds_from};
 #[cfg(doc)]
 use crate::read::table::Table;
 use crate::read::walk::cursor::Cursor;
@@ -29,7 +29,7 @@ pub struct AsyncRange {
     /// It is given its blocks, which come from `blocks`.
     cursor: Cursor,
     blocks: WalkBlocks,
-    way: Way,
+    direction: Direction,
     /// To return instead of the first entry.
     error: Option<Error>,
 }
@@ -67,7 +67,7 @@ impl AsyncRange {
             cursor: Cursor::of_table(&table.table, bounds),
             table: table.clone(),
             blocks: WalkBlocks::new(0..0),
-            way: Way::Forward,
+            direction: Direction::Forward,
             error,
         }
     }
@@ -75,10 +75,11 @@ impl AsyncRange {
     /// Finds out which data blocks may have entries within the bounds: none if a filter of prefixes rules them out.
     async fn plan(&mut self) -> Result<()> {
         let (table, cursor) = (&self.table, &mut self.cursor);
-        if matches!(table.table.order(), Ok(Order::Bytewise)) {
-            cursor.is_limited = table.prefixes_exclude(&cursor.bounds).await?;
+        let is_bytewise = matches!(table.table.order(), Ok(Order::Bytewise));
+        if is_bytewise && table.prefixes_exclude(&cursor.bounds).await? {
+            cursor.limit_to(0..0);
         }
-        if !cursor.is_limited {
+        if cursor.ahead.limits.is_none() {
             let (parts, order) = (
                 &table.table.opened.parts,
                 table.table.order_of(&cursor.bounds)?,
@@ -87,14 +88,14 @@ impl AsyncRange {
             let blocks = within.await?;
             cursor.limit_to(blocks);
         }
-        self.blocks.unasked = cursor.ahead.limits.clone();
+        self.blocks.unasked = cursor.ahead.limits();
         Ok(())
     }
 
     /// Returns the entries from the last to the first. To be called before the first is asked for. A [`TableRange`](crate::TableRange) has both ends; this
     /// has the one that is chosen.
     pub fn reverse(mut self) -> AsyncRange {
-        self.way = Way::Back;
+        self.direction = Direction::Backward;
         self
     }
 
@@ -138,7 +139,7 @@ impl AsyncRange {
     ///
     /// As [`next`](AsyncRange::next).
     pub async fn advance(&mut self) -> Result<bool> {
-        if self.cursor.step_plainly(self.way) {
+        if self.cursor.step_fast(self.direction) {
             return Ok(true);
         }
         self.advance_slowly().await
@@ -171,7 +172,7 @@ impl AsyncRange {
         if !matches!(moved, Ok(true)) {
             // Nothing is left.
             self.cursor = self.table.table.cursor();
-            self.cursor.is_limited = true;
+            self.cursor.limit_to(0..0);
         }
         moved
     }
@@ -180,19 +181,19 @@ impl AsyncRange {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
-        if !self.cursor.is_limited {
+        if self.cursor.ahead.limits.is_none() {
             self.plan().await?;
         }
-        let (way, cursor) = (self.way, &mut self.cursor);
-        let mut moved = cursor.is_valid() && cursor.step_in_block(way)?;
+        let (direction, cursor) = (self.direction, &mut self.cursor);
+        let mut moved = cursor.is_valid() && cursor.step_in_block(direction)?;
         while !moved {
-            let Some(i) = cursor.next_block(way) else {
+            let Some(i) = cursor.next_block(direction) else {
                 return Ok(false);
             };
-            let (found, payload, is_slice) = self.blocks.take(&self.table, i, way).await?;
+            let (found, payload, is_slice) = self.blocks.take(&self.table, i, direction).await?;
             cursor.enter(found, payload, is_slice)?;
-            moved = cursor.seek_in_block(way)?;
+            moved = cursor.seek_in_block(direction)?;
         }
-        cursor.arrive(moved, way)
+        cursor.stop_at_bound(moved, direction)
     }
 }

@@ -15,7 +15,7 @@ use crate::format::properties::Properties;
 use crate::read::open::options::OpenOptions;
 use crate::read::parts::bounds::{Bounds, KeyRange};
 use crate::read::source::async_read_at::{AsyncReadAt, Tail};
-use crate::read::source::file::{Stretch, TAIL_LEN, TableFile};
+use crate::read::source::file::{FileSlice, TAIL_LEN, TableFile};
 use crate::read::source::stats::Stats;
 use crate::read::source::{Source, SourceBytes};
 use crate::read::store::{ReadOptions, whole};
@@ -76,7 +76,7 @@ impl OpenOptions {
             let mut file = TableFile::new(bytes)?;
             let failed = |error| {
                 let doing = format!("reading the last {tail_len} bytes");
-                file.name_in(Error::reading(doing, error))
+                file.with_path(Error::reading(doing, error))
             };
             let Tail { size, bytes } = source.read_tail(tail_len).await.map_err(failed)?;
             let len = bytes.len();
@@ -87,7 +87,7 @@ impl OpenOptions {
             file.size = size;
             let offset = size - len as u64;
             file.count_reads(&[(offset, len)]);
-            file.held.push(Stretch { offset, bytes });
+            file.fetched.push(FileSlice { offset, bytes });
             self.open_file(file).await
         };
         Ok(AsyncTable {
@@ -204,7 +204,8 @@ impl AsyncTable {
     pub async fn splits(&self, n: usize) -> Result<Vec<(Bound<Bytes>, Bound<Bytes>)>> {
         let parts = &self.table.opened.parts;
         if self.table.order().is_ok() && splits_by_blocks(&parts.index, n) {
-            self.bring(parts.index_parts(0..parts.index.len())).await?;
+            self.read_parts(parts.index_parts(0..parts.index.len()))
+                .await?;
         }
         self.table.splits(n)
     }

@@ -11,11 +11,11 @@ use super::flights::Flight;
 use super::table::AsyncTable;
 use crate::error::Result;
 use crate::format::frame;
-use crate::read::parts::bounds::Way;
+use crate::read::parts::bounds::Direction;
 use crate::read::parts::index::BlockRef;
 use crate::read::source::async_read_at::MAX_REQUEST_LEN;
 use crate::read::source::coalesce::Group;
-use crate::read::source::file::Stretch;
+use crate::read::source::file::FileSlice;
 use crate::read::store::Use;
 use crate::read::table::opened::Opened;
 use crate::read::walk::ahead::next_run;
@@ -42,7 +42,7 @@ pub(super) struct WalkBlocks {
     /// The blocks that were asked for.
     asked: VecDeque<(Range<usize>, Flight)>,
     /// What came with the block that the walk is in.
-    here: Stretch,
+    here: FileSlice,
 }
 
 /// Short: which blocks are left, not what came.
@@ -59,7 +59,7 @@ impl WalkBlocks {
             unasked: blocks,
             len: FIRST_LEN,
             asked: VecDeque::new(),
-            here: Stretch::default(),
+            here: FileSlice::default(),
         }
     }
 
@@ -74,23 +74,23 @@ impl WalkBlocks {
         &mut self,
         table: &AsyncTable,
         i: usize,
-        way: Way,
+        direction: Direction,
     ) -> Result<(BlockRef, Bytes, bool)> {
         let Opened { parts, store, .. } = &*table.table.opened;
         if parts.block(i).is_err() {
             // If a piece ahead cannot be read, that is for those who come to it.
-            let ahead = parts.pieces_of_walk(i, &self.unasked, Some(way), INDEX_LEN);
-            table.bring(ahead).await.ok();
+            let ahead = parts.pieces_of_walk(i, &self.unasked, Some(direction), INDEX_LEN);
+            table.read_parts(ahead).await.ok();
         }
         let found = table.ask(|| parts.block(i)).await?;
         let bytes = found.handle.frame_in_file();
         if self.here.get(&bytes).is_none() {
-            self.here = Stretch::default();
-            self.ask(table, way);
+            self.here = FileSlice::default();
+            self.ask(table, direction);
             match self.arrived(i).await {
-                Some(Ok(stretch)) => self.here = stretch,
+                Some(Ok(slice)) => self.here = slice,
                 // What was asked for ahead is forgotten, too.
-                Some(Err(_)) => *self = WalkBlocks::new(way.rest(&self.unasked, &(i..i + 1))),
+                Some(Err(_)) => *self = WalkBlocks::new(direction.rest(&self.unasked, &(i..i + 1))),
                 None => {}
             }
         }
@@ -105,7 +105,7 @@ impl WalkBlocks {
 
     /// What the first request brings, if that is data block `i`. All requests go on until it is there, and one that is new begins, even
     /// if the first is there already.
-    async fn arrived(&mut self, i: usize) -> Option<Result<Stretch>> {
+    async fn arrived(&mut self, i: usize) -> Option<Result<FileSlice>> {
         let (_, first) = self.asked.front().filter(|(run, _)| run.contains(&i))?;
         let responses = self.asked.iter().map(|(_, flight)| flight.response.clone());
         select(join_all(responses), first.response.clone()).await;
@@ -115,7 +115,7 @@ impl WalkBlocks {
 
     /// Makes requests for the blocks that come next and are not in the cache, up to where the walk must first come to the next piece of
     /// the index.
-    fn ask(&mut self, table: &AsyncTable, way: Way) {
+    fn ask(&mut self, table: &AsyncTable, direction: Direction) {
         let opened = &*table.table.opened;
         let Opened { parts, store, .. } = opened;
         let [few, many] = MAX_AHEAD;
@@ -125,17 +125,17 @@ impl WalkBlocks {
             _ => many,
         };
         while self.asked.len() < most
-            && let Some(next) = way.first(&self.unasked)
+            && let Some(next) = direction.first(&self.unasked)
             && let Ok(found) = parts.block(next)
         {
             let mut run = Group::of(found);
             if !store.is_cached(parts, found) {
-                run = next_run(opened, found, way, &self.unasked, self.len);
+                run = next_run(opened, found, direction, &self.unasked, self.len);
                 let flight = table.request(run.bytes);
-                self.asked.push_back((run.parts.clone(), flight));
+                self.asked.push_back((run.items.clone(), flight));
                 self.len = MAX_REQUEST_LEN.min(2 * self.len);
             }
-            self.unasked = way.rest(&self.unasked, &run.parts);
+            self.unasked = direction.rest(&self.unasked, &run.items);
         }
     }
 }

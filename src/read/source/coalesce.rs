@@ -14,7 +14,7 @@ pub(crate) const MAX_GAP: u64 = PAGE_LEN - 1;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Group {
     /// Which of the parts, by their positions.
-    pub(crate) parts: Range<usize>,
+    pub(crate) items: Range<usize>,
     /// What is read: all bytes from the first part's start to the furthest end.
     pub(crate) bytes: Range<u64>,
 }
@@ -23,10 +23,10 @@ impl Group {
     /// Both, if at most `max_gap` bytes lie between them and they take at most `max_len` bytes.
     pub(crate) fn join(&self, other: &Group, max_gap: u64, max_len: u64) -> Option<Group> {
         let (a, b) = (self, other);
-        let parts = a.parts.start.min(b.parts.start)..a.parts.end.max(b.parts.end);
+        let items = a.items.start.min(b.items.start)..a.items.end.max(b.items.end);
         let bytes = a.bytes.start.min(b.bytes.start)..a.bytes.end.max(b.bytes.end);
         let gap = (bytes.end - bytes.start).saturating_sub(a.len() + b.len());
-        (gap <= max_gap && bytes.end - bytes.start <= max_len).then_some(Group { parts, bytes })
+        (gap <= max_gap && bytes.end - bytes.start <= max_len).then_some(Group { items, bytes })
     }
 
     /// How many bytes of the file it takes.
@@ -40,8 +40,8 @@ impl Group {
 pub(crate) fn coalesce(parts: &[Range<u64>], max_gap: u64, max_len: u64) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (i, part) in parts.iter().enumerate() {
-        let (parts, bytes) = (i..i + 1, part.clone());
-        let here = Group { parts, bytes };
+        let (items, bytes) = (i..i + 1, part.clone());
+        let here = Group { items, bytes };
         let last = groups.last_mut();
         match last.map(|last| (last.join(&here, max_gap, max_len), last)) {
             Some((Some(both), last)) => *last = both,
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn neighbours_come_together_within_gap_and_length() {
-        let group = |parts, bytes| Group { parts, bytes };
+        let group = |items, bytes| Group { items, bytes };
         let parts = [0..10, 10..20, 25..30, 40..50, 50..200, 200..201];
         assert_eq!(
             coalesce(&parts, 5, 100),
@@ -86,13 +86,13 @@ mod tests {
             parts.sort_unstable_by_key(|part| (part.start, part.end));
             let mut next = 0;
             for group in coalesce(&parts, max_gap, max_len) {
-                prop_assert_eq!(group.parts.start, next);
-                prop_assert!(!group.parts.is_empty());
-                for part in &parts[group.parts.clone()] {
+                prop_assert_eq!(group.items.start, next);
+                prop_assert!(!group.items.is_empty());
+                for part in &parts[group.items.clone()] {
                     prop_assert!(group.bytes.start <= part.start && part.end <= group.bytes.end);
                 }
-                prop_assert!(group.parts.len() == 1 || group.bytes.end - group.bytes.start <= max_len);
-                next = group.parts.end;
+                prop_assert!(group.items.len() == 1 || group.bytes.end - group.bytes.start <= max_len);
+                next = group.items.end;
             }
             prop_assert_eq!(next, parts.len());
         }

@@ -37,19 +37,19 @@ pub(crate) struct TableFile {
     /// Of a file in memory, reference counts that few threads share.
     pub(crate) owners: Owners,
     /// What was read while the table is being opened.
-    pub(crate) held: Vec<Stretch>,
+    pub(crate) fetched: Vec<FileSlice>,
 }
 
 /// Bytes of the file that were read together.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Stretch {
+pub(crate) struct FileSlice {
     /// Where they begin in the file.
     pub(crate) offset: u64,
     pub(crate) bytes: Bytes,
 }
 
-impl Stretch {
-    /// The bytes at `range` of the file, if the stretch has them all.
+impl FileSlice {
+    /// The bytes at `range` of the file, if the slice has them all.
     pub(crate) fn get(&self, range: &Range<u64>) -> Option<Bytes> {
         let start = range.start.checked_sub(self.offset)?;
         self.bytes.read_at(start, saturating_len(range)).ok()
@@ -70,10 +70,11 @@ impl TableFile {
             size: 0,
             counters: Counters::default(),
             owners: Owners::new(false),
-            held: Vec::new(),
+            fetched: Vec::new(),
         };
         file.owners = Owners::new(file.is_memory());
-        file.size = size.map_err(|e| file.name_in(Error::io("asking for the table's size", e)))?;
+        file.size =
+            size.map_err(|e| file.with_path(Error::io("asking for the table's size", e)))?;
         Ok(file)
     }
 
@@ -83,39 +84,41 @@ impl TableFile {
         [0..len, self.size - len..self.size]
     }
 
-    /// Reads those of `parts` that are not held yet, all at once, and holds them.
+    /// Reads those of `parts` that were not fetched yet, all at once, and keeps them.
     ///
-    /// Awaits requests, and nothing else: of other sources, the parts are held when the future is first polled. What of these cannot
+    /// Awaits requests, and nothing else: of other sources, the parts are there when the future is first polled. What of these cannot
     /// be read with other parts is read alone when it is needed. An error names the section, if all that is missing is of one.
-    pub(crate) async fn hold(
+    pub(crate) async fn fetch(
         &mut self,
         parts: impl IntoIterator<Item = (Section, Range<u64>)>,
     ) -> Result<()> {
-        let missing = parts.into_iter().filter(|(_, part)| !self.holds(part));
+        let missing = parts
+            .into_iter()
+            .filter(|(_, part)| !self.has_fetched(part));
         let (sections, mut missing): (Vec<Section>, Vec<Range<u64>>) = missing.unzip();
         missing.sort_unstable_by_key(|part| (part.start, part.end));
-        let stretches = match &self.source.bytes {
+        let slices = match &self.source.bytes {
             #[cfg(feature = "async")]
             SourceBytes::Remote(source) => self.request(&**source, &missing).await,
             _ => {
                 let parts = coalesced(&missing, MAX_GAP, MAX_READ_LEN);
-                let mut stretches = Vec::new();
+                let mut slices = Vec::new();
                 let mut keep = |i, read| {
                     if let (Some(&(offset, _)), Ok(bytes)) = (parts.get(i), read) {
-                        stretches.push(Stretch { offset, bytes });
+                        slices.push(FileSlice { offset, bytes });
                     }
                 };
                 self.read_many(&parts, &mut keep);
-                Ok(stretches)
+                Ok(slices)
             }
         };
-        let stretches = stretches.map_err(|e: Error| match &sections[..] {
+        let slices = slices.map_err(|e: Error| match &sections[..] {
             [section, rest @ ..] if rest.iter().all(|other| other == section) => {
                 e.of_section(*section)
             }
             _ => e,
         });
-        self.held.extend(stretches?);
+        self.fetched.extend(slices?);
         Ok(())
     }
 
@@ -125,20 +128,20 @@ impl TableFile {
         &self,
         source: &dyn async_read_at::AsyncReadAt,
         parts: &[Range<u64>],
-    ) -> Result<Vec<Stretch>> {
+    ) -> Result<Vec<FileSlice>> {
         let parts = coalesced(parts, MAX_REQUEST_GAP, MAX_REQUEST_LEN);
         if parts.is_empty() {
             return Ok(Vec::new());
         }
         self.count_reads(&parts);
         let mut responses = source.read_many_at(&parts).await.into_iter();
-        let stretches = parts.iter().map(|&(offset, len)| {
+        let slices = parts.iter().map(|&(offset, len)| {
             let none = || Err(io::Error::other("the source returned no result"));
             let response = responses.next().unwrap_or_else(none);
             let bytes = self.check_read(offset, len, response)?;
-            Ok(Stretch { offset, bytes })
+            Ok(FileSlice { offset, bytes })
         });
-        stretches.collect()
+        slices.collect()
     }
 
     /// Reads `ranges`, which ascend, all at once: those at most [`MAX_GAP`] bytes apart together, up to [`MAX_READ_LEN`] bytes.
@@ -156,23 +159,23 @@ impl TableFile {
         let parts: Vec<(u64, usize)> = groups.iter().map(|group| part(&group.bytes)).collect();
         self.read_many(&parts, &mut |i, read| {
             let Some(group) = groups.get(i) else { return };
-            if group.parts.len() == 1 {
-                return each(group.parts.start, read);
+            if group.items.len() == 1 {
+                return each(group.items.start, read);
             }
             let offset = group.bytes.start;
-            let stretch = read.ok().map(|bytes| Stretch { offset, bytes });
+            let slice = read.ok().map(|bytes| FileSlice { offset, bytes });
             let ranges = ranges.iter().enumerate();
-            for (i, range) in ranges.skip(group.parts.start).take(group.parts.len()) {
-                let bytes = stretch.as_ref().and_then(|stretch| stretch.get(range));
+            for (i, range) in ranges.skip(group.items.start).take(group.items.len()) {
+                let bytes = slice.as_ref().and_then(|slice| slice.get(range));
                 let copy = bytes.map(|bytes| Bytes::copy_from_slice(&bytes));
                 each(i, copy.map_or_else(|| self.read_range(range), Ok));
             }
         });
     }
 
-    /// Whether all bytes at `range` are held; of a mapped file, whether they were announced.
-    pub(crate) fn holds(&self, range: &Range<u64>) -> bool {
-        self.held.iter().any(|stretch| stretch.get(range).is_some())
+    /// Whether all bytes at `range` were fetched; of a mapped file, whether they were announced.
+    pub(crate) fn has_fetched(&self, range: &Range<u64>) -> bool {
+        self.fetched.iter().any(|slice| slice.get(range).is_some())
     }
 
     /// Bytes of memory that it takes, apart from the structure itself, its owners, and what the caller made: a file in memory, or another
@@ -233,20 +236,20 @@ impl TableFile {
 
     /// `error`, with the path of the file if it is known.
     #[cold]
-    pub(crate) fn name_in(&self, error: Error) -> Error {
+    pub(crate) fn with_path(&self, error: Error) -> Error {
         error.in_file(self.path())
     }
 
     /// The error of a defect in the part of this file that begins at `offset`.
     #[cold]
     pub(crate) fn locate(&self, defect: Defect, section: Section, offset: u64) -> Error {
-        let error = self.name_in(defect.locate(section, offset));
+        let error = self.with_path(defect.locate(section, offset));
         if error.kind() != ErrorKind::Corruption {
             return error;
         }
-        // While the table is being opened, its tail is held.
+        // While the table is being opened, its tail is kept.
         let [_, tail] = self.ends();
-        let tail = self.read_held(tail.start, saturating_len(&tail));
+        let tail = self.read_fetched(tail.start, saturating_len(&tail));
         let copy = tail.and_then(|tail| identify::describe_copy(&tail, self.size));
         match copy {
             // The footer itself may be what is damaged.
@@ -282,7 +285,7 @@ impl TableFile {
         match self.ends().map(|end| self.read_range(&end)) {
             [Ok(head), Ok(tail)] => {
                 let what = identify::describe(&head, &tail, self.size);
-                self.name_in(is_no_table(what))
+                self.with_path(is_no_table(what))
             }
             [Err(error), _] | [_, Err(error)] => error,
         }
@@ -369,8 +372,8 @@ impl TableFile {
     /// The `len` bytes at `offset`, which lie inside the file.
     pub(crate) fn read(&self, offset: u64, len: usize) -> Result<Bytes> {
         if !self.is_memory() {
-            if let Some(held) = self.read_held(offset, len) {
-                return Ok(held);
+            if let Some(fetched) = self.read_fetched(offset, len) {
+                return Ok(fetched);
             }
             self.count_reads(&[(offset, len)]);
         }
@@ -384,12 +387,12 @@ impl TableFile {
         self.check_read(offset, len, read)
     }
 
-    /// The `len` bytes at `offset`, if they are held: in memory of their own, unless they are most of their stretch.
-    fn read_held(&self, offset: u64, len: usize) -> Option<Bytes> {
+    /// The `len` bytes at `offset`, if they were fetched: in memory of their own, unless they are most of their slice.
+    fn read_fetched(&self, offset: u64, len: usize) -> Option<Bytes> {
         let range = offset..offset.checked_add(len as u64)?;
-        self.held.iter().find_map(|stretch| {
-            let part = stretch.get(&range)?;
-            let is_most = part.len() >= stretch.bytes.len() / 8 * 7;
+        self.fetched.iter().find_map(|slice| {
+            let part = slice.get(&range)?;
+            let is_most = part.len() >= slice.bytes.len() / 8 * 7;
             let copy = (!is_most).then(|| Bytes::copy_from_slice(&part));
             copy.or(Some(part))
         })
@@ -425,7 +428,7 @@ impl TableFile {
             Err(error) => self.source.explain(error, self.size),
         };
         let reading = format!("reading {len} bytes at offset {offset}");
-        self.name_in(Error::reading(reading, error))
+        self.with_path(Error::reading(reading, error))
     }
 }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter};
 
-use crate::read::parts::state::State;
+use crate::read::parts::state::BlockState;
 use crate::read::source::stats::{Counters, Stats};
 
 /// Capacity in bytes of the cache that tables share by default.
@@ -211,7 +211,7 @@ impl BlockCache {
     /// Counts a miss of a block, and returns whether the cache takes it: if there is room, or the block was missed lately, within a
     /// fourth to a half as many misses as the cache has blocks. Of uniform lookups in four times what fits, that is one miss in seven.
     /// (Keeping them all took up to a third of the lookups' time.)
-    pub(crate) fn takes_missed(&self, state: &State) -> bool {
+    pub(crate) fn takes_missed(&self, state: &BlockState) -> bool {
         let Shared { room, misses, .. } = &*self.0;
         let misses = misses.fetch_add(1, Ordering::Relaxed);
         if misses.is_multiple_of(64) {

@@ -18,7 +18,7 @@ use crate::format::footer::BlockHandle;
 use crate::format::frame;
 use crate::read::parts::Parts;
 use crate::read::parts::index::{BlockRef, Found};
-use crate::read::parts::state::State;
+use crate::read::parts::state::BlockState;
 use crate::read::source::file::TableFile;
 use crate::read::source::stats::Counter;
 use crate::read::store::cache::{BlockCache, BlockKey, next_table};
@@ -100,10 +100,10 @@ impl BlockStore {
     #[inline(always)]
     pub(crate) fn in_place(
         &self,
-        state: &State,
+        state: &BlockState,
         handle: BlockHandle,
     ) -> Option<(&Bytes, Range<usize>)> {
-        if !state.has(State::IN_PLACE) {
+        if !state.has(BlockState::IN_PLACE) {
             return None;
         }
         // Both fit: the block was read from there before.
@@ -152,7 +152,7 @@ impl BlockStore {
         if announce {
             self.announce_block(parts, block);
         }
-        let loaded = self.load_anew(parts, block, read)?;
+        let loaded = self.load_checked(parts, block, read)?;
         prefetch_part(&loaded, found.part());
         Ok(loaded)
     }
@@ -166,12 +166,12 @@ impl BlockStore {
     ) -> Result<Bytes> {
         match self.in_place(parts.index.state(found), found.handle) {
             Some((file, range)) => Ok(self.file.owners.of_this_thread(file).slice(range)),
-            None => self.load_anew(parts, found, read),
+            None => self.load_checked(parts, found, read),
         }
     }
 
     /// A data block from the cache or the source; on its first use also one that lies in memory.
-    pub(crate) fn load_anew(
+    pub(crate) fn load_checked(
         &self,
         parts: &Parts,
         found: BlockRef,
@@ -188,7 +188,7 @@ impl BlockStore {
     /// read before is likely to be in memory still, and asking takes longer than to find it there.
     #[inline]
     pub(crate) fn announce_block(&self, parts: &Parts, found: BlockRef) {
-        if self.file.map().is_some() && !parts.index.state(found).has(State::CHECKED) {
+        if self.file.map().is_some() && !parts.index.state(found).has(BlockState::CHECKED) {
             let Range { start, end } = found.handle.frame_in_file();
             self.file.announce(start, end - start);
         }
@@ -197,7 +197,7 @@ impl BlockStore {
     /// A data block from the cache.
     pub(crate) fn cached(&self, parts: &Parts, found: BlockRef) -> Option<Bytes> {
         let cache = self.cache.as_ref()?;
-        if !parts.index.state(found).has(State::CACHED) {
+        if !parts.index.state(found).has(BlockState::CACHED) {
             return None;
         }
         let block = cache.0.blocks.get(&self.cache_key(found.handle))?;
@@ -209,7 +209,7 @@ impl BlockStore {
     pub(crate) fn is_cached(&self, parts: &Parts, found: BlockRef) -> bool {
         let cache = self.cache.as_ref();
         cache.is_some_and(|cache| {
-            let may_be_cached = parts.index.state(found).has(State::CACHED);
+            let may_be_cached = parts.index.state(found).has(BlockState::CACHED);
             may_be_cached && cache.0.blocks.contains_key(&self.cache_key(found.handle))
         })
     }
@@ -245,7 +245,7 @@ impl BlockStore {
         let (is_raw, state) = (frame::is_raw(frame), parts.index.state(found));
         if is_raw && self.file.is_memory() {
             parts.learn(found, &block);
-            state.set(State::IN_PLACE);
+            state.set(BlockState::IN_PLACE);
             return Ok(block.data);
         }
         if let Some(cache) = &self.cache
@@ -260,7 +260,7 @@ impl BlockStore {
                 let kept = copy.unwrap_or_else(|| block.data.clone());
                 cache.0.blocks.insert(self.cache_key(found.handle), kept);
                 parts.learn(found, &block);
-                state.set(State::CACHED);
+                state.set(BlockState::CACHED);
             }
         }
         Ok(block.data)

@@ -11,22 +11,22 @@ use crate::read::table::opened::Opened;
 use crate::read::table::{Table, find_value};
 
 /// A key that is looked for, and the block to look in.
-pub(crate) struct Wanted<'t, K> {
+pub(crate) struct Lookup<'t, K> {
     pub(crate) found: Found<'t>,
     /// The key's position among the caller's keys.
-    pub(crate) at: usize,
+    pub(crate) position: usize,
     pub(crate) key: K,
 }
 
 /// Sorts lookups by the block to look in.
-pub(crate) fn sort_by_block<K>(wanted: &mut [Wanted<'_, K>]) {
+pub(crate) fn sort_by_block<K>(wanted: &mut [Lookup<'_, K>]) {
     wanted.sort_by_cached_key(|wanted| wanted.found.block()); // moves each once
 }
 
 /// The blocks to load for `wanted`, and for each the lookups in it: neighbours share one.
 pub(crate) fn blocks_of<'w, 't, K>(
-    wanted: &'w [Wanted<'t, K>],
-) -> impl Iterator<Item = (Found<'t>, &'w [Wanted<'t, K>])> {
+    wanted: &'w [Lookup<'t, K>],
+) -> impl Iterator<Item = (Found<'t>, &'w [Lookup<'t, K>])> {
     let of_blocks = wanted.chunk_by(|a, b| a.found.block() == b.found.block());
     of_blocks.filter_map(|keys| Some((keys.first()?.found, keys)))
 }
@@ -42,7 +42,7 @@ pub(crate) struct Lookups<'t, 'k> {
     /// The keys that index and filters have not answered for yet, with their positions.
     left: Vec<(usize, &'k [u8])>,
     /// The keys that may be in the table, in the order in which that was found out.
-    pub(crate) wanted: Vec<Wanted<'t, &'k [u8]>>,
+    pub(crate) wanted: Vec<Lookup<'t, &'k [u8]>>,
 }
 
 impl<'t, 'k> Lookups<'t, 'k> {
@@ -65,15 +65,19 @@ impl<'t, 'k> Lookups<'t, 'k> {
         let mut missing = Vec::new();
         for batch in std::mem::take(&mut self.left).chunks(OVERLAPPED) {
             let keys: Vec<&[u8]> = batch.iter().map(|&(_, key)| key).collect();
-            let found = self.table.candidates_here(&keys, self.order);
-            for (&(at, key), found) in batch.iter().zip(found) {
+            let found = self.table.candidates_in_memory(&keys, self.order);
+            for (&(position, key), found) in batch.iter().zip(found) {
                 match found {
-                    Ok(Some(found)) => self.wanted.push(Wanted { found, at, key }),
+                    Ok(Some(found)) => self.wanted.push(Lookup {
+                        found,
+                        position,
+                        key,
+                    }),
                     Ok(None) => {}
                     Err(NotLoaded) => {
                         let parts = &self.table.opened.parts;
                         missing.extend(parts.missing_for(key, self.order, layers));
-                        self.left.push((at, key));
+                        self.left.push((position, key));
                     }
                 }
             }
@@ -101,12 +105,12 @@ impl<'t> Values<'t> {
     }
 
     /// Looks for keys in their block. Values are slices of its bytes if the file lies in memory, and copies otherwise.
-    pub(crate) fn search(&mut self, keys: &[Wanted<'_, &[u8]>], block: Loaded<'_>) -> Result<()> {
+    pub(crate) fn search(&mut self, keys: &[Lookup<'_, &[u8]>], block: Loaded<'_>) -> Result<()> {
         let (store, order) = (&self.table.opened.store, self.table.order()?);
         for wanted in keys {
             let value = find_value(block.clone(), wanted.key, order, wanted.found.part());
             let value = value.map_err(|defect| store.locate(wanted.found.to_ref(), defect))?;
-            match (self.values.get_mut(wanted.at), value) {
+            match (self.values.get_mut(wanted.position), value) {
                 (Some(slot), Some(value)) if store.file.is_memory() => {
                     *slot = Some(block.0.slice(value));
                 }
@@ -154,7 +158,7 @@ impl Table {
     }
 
     /// The keys that may be in the table, in the order in which that was found out, and the block to look in for each.
-    fn wanted<'k, K: AsRef<[u8]>>(&self, keys: &'k [K]) -> Result<Vec<Wanted<'_, &'k [u8]>>> {
+    fn wanted<'k, K: AsRef<[u8]>>(&self, keys: &'k [K]) -> Result<Vec<Lookup<'_, &'k [u8]>>> {
         let mut lookups = Lookups::new(self, keys)?;
         self.opened.ask(|| lookups.ask(LAYERS))?;
         Ok(lookups.wanted)
@@ -164,15 +168,15 @@ impl Table {
     /// look for in it. Where the file is not in memory, `wanted` is in the order of blocks.
     pub(crate) fn search_blocks<K>(
         &self,
-        wanted: &[Wanted<'_, K>],
-        mut search: impl FnMut(&[Wanted<'_, K>], Loaded<'_>) -> Result<()>,
+        wanted: &[Lookup<'_, K>],
+        mut search: impl FnMut(&[Lookup<'_, K>], Loaded<'_>) -> Result<()>,
     ) -> Result<()> {
         let Opened { parts, store, .. } = &*self.opened;
         if store.file.is_memory() {
             let found = wanted.iter().map(|wanted| wanted.found.to_ref());
             found.for_each(|found| store.announce_block(parts, found));
             // Blocks of some keys come from memory while those of others are searched.
-            let prefetch = |wanted: &Wanted<'_, K>| store.prefetch_in_place(wanted.found);
+            let prefetch = |wanted: &Lookup<'_, K>| store.prefetch_in_place(wanted.found);
             let mut ahead = wanted.iter();
             ahead.by_ref().take(OVERLAPPED).for_each(prefetch);
             for (found, keys) in blocks_of(wanted) {

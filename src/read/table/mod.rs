@@ -20,7 +20,7 @@ use crate::format::block::Block;
 use crate::format::block_search::SearchPart;
 use crate::format::prefetch::IS_HINT;
 use crate::format::properties::Properties;
-use crate::read::parts::bounds::{Bounds, Way};
+use crate::read::parts::bounds::{Bounds, Direction};
 use crate::read::parts::filter::TableFilter;
 use crate::read::parts::index::{BlockRef, Found, NotLoaded};
 use crate::read::parts::{LAYERS, Missing, Parts};
@@ -162,7 +162,7 @@ impl Table {
     /// The data block to look for `key` in, and nowhere else; `None` if filter and index know that it is not in the table.
     #[inline(always)]
     pub(crate) fn candidate(&self, key: &[u8], order: &Order) -> Result<Option<Found<'_>>> {
-        match self.candidate_here(key, order) {
+        match self.candidate_in_memory(key, order) {
             Ok(Some(found)) => Ok(Some(found)),
             Ok(None) => Ok(None), // apart, so that no block is moved, which takes 2 ns
             Err(NotLoaded) => self.read_candidate(key, order),
@@ -184,7 +184,7 @@ impl Table {
         order: &Order,
         layers: usize,
     ) -> Result<Option<Found<'_>>, Missing> {
-        let found = self.candidate_here(key, order);
+        let found = self.candidate_in_memory(key, order);
         found.map_err(|NotLoaded| self.opened.parts.missing_for(key, order, layers))
     }
 
@@ -195,7 +195,7 @@ impl Table {
     /// while it waits for the filter.) Otherwise the filter is asked first: absent keys often follow absent keys, and need no search of
     /// the index then, unless the filter depends on the block.
     #[inline(always)] // a call of it takes a tenth of the instructions of an absent key
-    pub(crate) fn candidate_here(
+    pub(crate) fn candidate_in_memory(
         &self,
         key: &[u8],
         order: &Order,
@@ -206,9 +206,9 @@ impl Table {
         let Some(filter) = &parts.filter else {
             return find();
         };
-        let is_of_windows = filter.is_of_windows()?;
+        let is_per_window = filter.is_per_window()?;
         let filter_key = order.filter_key(key);
-        if !is_expected && !is_of_windows {
+        if !is_expected && !is_per_window {
             let passes = filter.ask(filter_key, 0)?;
             let found = if passes { find()? } else { None };
             self.note_passed(passes);
@@ -218,7 +218,7 @@ impl Table {
         if let (true, Ok(Some(found))) = (is_expected, found) {
             store.prefetch_in_place(found);
         }
-        if is_of_windows {
+        if is_per_window {
             return self.ask_window(filter, found?, key, order);
         }
         let passes = filter.ask(filter_key, 0)?;
@@ -246,9 +246,9 @@ impl Table {
         Ok(if passes { found } else { None })
     }
 
-    /// What [`candidate_here`](Table::candidate_here) returns for each of `keys`. The way to a filter of a window leads from the index
+    /// What [`candidate_in_memory`](Table::candidate_in_memory) returns for each of `keys`. The way to a filter of a window leads from the index
     /// to the filter's bounds to the filter: the memory of each step is asked for all keys before one waits for it.
-    pub(crate) fn candidates_here<'t>(
+    pub(crate) fn candidates_in_memory<'t>(
         &'t self,
         keys: &[&[u8]],
         order: &Order,
@@ -258,7 +258,9 @@ impl Table {
         let filter = filter.as_ref();
         let Some((filter, windows)) = filter.and_then(|it| Some((it, it.windows()?))) else {
             let keys = keys.iter();
-            return keys.map(|key| self.candidate_here(key, order)).collect();
+            return keys
+                .map(|key| self.candidate_in_memory(key, order))
+                .collect();
         };
         let sought = keys.iter().map(|key| index.seek(key, order, true));
         let found: Vec<_> = sought.collect();
@@ -313,7 +315,7 @@ impl Table {
             show_key(key)
         );
         let error = Error::new(ErrorKind::InvalidState, message);
-        self.opened.store.file.name_in(error)
+        self.opened.store.file.with_path(error)
     }
 
     /// Counts that the filter passed a key, or did not.
@@ -394,7 +396,7 @@ impl Table {
     ///
     /// Those of reading the filter.
     pub fn filter_layout(&self) -> Result<Option<FilterLayout>> {
-        self.opened.bring(self.opened.parts.filter_parts())?;
+        self.opened.read_parts(self.opened.parts.filter_parts())?;
         Ok(self
             .opened
             .parts
@@ -421,10 +423,10 @@ impl Table {
         Block::parse(payload).map_err(|defect| self.opened.store.locate(found, defect))
     }
 
-    /// The first key that a walk along `way` comes to, if the properties name it.
-    pub(crate) fn stated_key(&self, way: Way) -> Option<&[u8]> {
+    /// The first key that a walk in `direction` comes to, if the properties name it.
+    pub(crate) fn stated_key(&self, direction: Direction) -> Option<&[u8]> {
         let properties = self.properties()?;
-        let key = way.pick(&properties.first_key, &properties.last_key);
+        let key = direction.pick(&properties.first_key, &properties.last_key);
         key.as_deref()
     }
 
@@ -466,11 +468,11 @@ impl Table {
         let file = &self.opened.store.file;
         let Some(opened) = &file.source.opened else {
             let message = "this table was not opened by the path of a file: nothing tells whether it has changed";
-            return Err(file.name_in(Error::new(ErrorKind::InvalidState, message)));
+            return Err(file.with_path(Error::new(ErrorKind::InvalidState, message)));
         };
         let doing = "asking whether the table has changed";
         let asked = opened.is_current();
-        asked.map_err(|e| file.name_in(Error::io(doing, e)))
+        asked.map_err(|e| file.with_path(Error::io(doing, e)))
     }
 }
 

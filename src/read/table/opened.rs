@@ -46,7 +46,7 @@ impl Opened {
 
     /// Reads those of `parts` that are not there, all at once, those less than a page apart together, and keeps them.
     #[cold]
-    pub(crate) fn bring(&self, parts: Vec<Part>) -> Result<()> {
+    pub(crate) fn read_parts(&self, parts: Vec<Part>) -> Result<()> {
         let (ranges, parts): (Vec<_>, Vec<_>) = self.parts.unread(parts).into_iter().unzip();
         let mut result = Ok(());
         self.store.file.read_each(&ranges, &mut |i, bytes| {
@@ -65,7 +65,7 @@ impl Opened {
         for _ in 0..=MAX_READS {
             match ask() {
                 Ok(answer) => return Ok(answer),
-                Err(missing) => self.bring(missing)?,
+                Err(missing) => self.read_parts(missing)?,
             }
         }
         Err(still_missing())

@@ -39,7 +39,7 @@ impl Table {
         }
         // Where parts may end: a key, and how many bytes of the file lie before it.
         let mut ends: Vec<(&[u8], u64)> = if splits_by_blocks(index, n) {
-            opened.bring(opened.parts.index_parts(0..index.len()))?;
+            opened.read_parts(opened.parts.index_parts(0..index.len()))?;
             let end_of = |found: BlockRef| (index.key(found), found.handle.frame_in_file().end);
             let ends = (0..index.len()).map(|i| opened.block(i).map(end_of));
             ends.collect::<Result<_>>()?

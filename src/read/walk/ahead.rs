@@ -6,11 +6,11 @@ use bytes::Bytes;
 
 use crate::error::Result;
 use crate::format::frame;
-use crate::read::parts::bounds::Way;
+use crate::read::parts::bounds::Direction;
 use crate::read::parts::index::{BlockRef, Index};
-use crate::read::parts::state::State;
+use crate::read::parts::state::BlockState;
 use crate::read::source::coalesce::{Group, MAX_GAP, MAX_READ_LEN};
-use crate::read::source::file::Stretch;
+use crate::read::source::file::FileSlice;
 use crate::read::store::{ReadOptions, Use};
 use crate::read::table::opened::Opened;
 
@@ -23,14 +23,14 @@ const INDEX_LEN: u64 = 64 << 10;
 /// twice as many bytes as the one before: a walk over 1,000 blocks of 4 KiB makes 23 reads.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ReadAhead {
-    /// The data blocks that the walk may need.
-    pub(crate) limits: Range<usize>,
+    /// The data blocks that the walk may need; `None` until that is known.
+    pub(crate) limits: Option<Range<usize>>,
     /// The data blocks that were read together; of those that were announced, the ones before the next are due.
     run: Group,
     /// Their frames, if they are several.
-    stretch: Stretch,
+    slice: FileSlice,
     /// The direction of the walk; `None` at its first block.
-    way: Option<Way>,
+    direction: Option<Direction>,
     /// Most bytes of the next read, unless a single block takes more.
     len: u64,
 }
@@ -39,38 +39,63 @@ impl Group {
     /// A data block alone.
     pub(crate) fn of(found: BlockRef) -> Group {
         Group {
-            parts: found.block..found.block + 1,
+            items: found.block..found.block + 1,
             bytes: found.handle.frame_in_file(),
         }
     }
 }
 
 impl ReadAhead {
-    /// Data block `i`, at which a walk along `way` has arrived, or begins. The pieces of the index that name its next blocks are read
+    /// Nothing read, of a walk that may need these data blocks.
+    pub(crate) fn within(limits: Option<Range<usize>>) -> ReadAhead {
+        ReadAhead {
+            limits,
+            ..ReadAhead::default()
+        }
+    }
+
+    /// The data blocks that the walk may need; none until that is known.
+    pub(crate) fn limits(&self) -> Range<usize> {
+        self.limits.clone().unwrap_or_default()
+    }
+
+    /// Data block `i`, at which a walk in `direction` has arrived, or begins. The pieces of the index that name its next blocks are read
     /// with its own.
-    pub(crate) fn find(&self, opened: &Opened, i: usize, way: Option<Way>) -> Result<BlockRef> {
+    pub(crate) fn find(
+        &self,
+        opened: &Opened,
+        i: usize,
+        direction: Option<Direction>,
+    ) -> Result<BlockRef> {
         let found = opened.parts.index.block(i);
-        found.or_else(|_| self.bring_pieces(opened, i, way))
+        found.or_else(|_| self.load_pieces(opened, i, direction))
     }
 
     #[cold]
-    fn bring_pieces(&self, opened: &Opened, i: usize, way: Option<Way>) -> Result<BlockRef> {
+    fn load_pieces(
+        &self,
+        opened: &Opened,
+        i: usize,
+        direction: Option<Direction>,
+    ) -> Result<BlockRef> {
         // If a piece ahead is damaged, that is for those who come to it: the block's own piece is then read alone.
-        let pieces = opened.parts.pieces_of_walk(i, &self.limits, way, INDEX_LEN);
-        opened.bring(pieces).ok();
+        let pieces = opened
+            .parts
+            .pieces_of_walk(i, &self.limits(), direction, INDEX_LEN);
+        opened.read_parts(pieces).ok();
         opened.block(i)
     }
 
-    /// A data block at which a walk has arrived, along `way`, or begins; and whether it is a slice of all that was read with it.
+    /// A data block at which a walk has arrived, in `direction`, or begins; and whether it is a slice of all that was read with it.
     pub(crate) fn load(
         &mut self,
         opened: &Opened,
         found: BlockRef,
-        way: Option<Way>,
+        direction: Option<Direction>,
         read: ReadOptions,
     ) -> Result<(Bytes, bool)> {
-        if self.way != way {
-            (self.way, self.len) = (way, 0);
+        if self.direction != direction {
+            (self.direction, self.len) = (direction, 0);
         }
         let Opened { parts, store, .. } = opened;
         if store.file.is_memory() {
@@ -82,35 +107,35 @@ impl ReadAhead {
         if let Some(block) = store.cached(parts, found) {
             return Ok((block, false));
         }
-        if !self.run.parts.contains(&found.block) {
+        if !self.run.items.contains(&found.block) {
             self.read(opened, found);
         }
-        if let Some(frame) = self.stretch.get(&found.handle.frame_in_file()) {
+        if let Some(frame) = self.slice.get(&found.handle.frame_in_file()) {
             if let Ok(block) = store.try_admit(parts, found, &frame, read, Use::Walk) {
                 return Ok((block, frame::is_raw(&frame)));
             }
             // It is read alone, and the others that came with it are read again: they may be bad, too.
-            (self.run, self.stretch) = (Group::default(), Stretch::default());
+            (self.run, self.slice) = (Group::default(), FileSlice::default());
         }
-        Ok((store.load_anew(parts, found, read)?, false))
+        Ok((store.load_checked(parts, found, read)?, false))
     }
 
     /// On a walk that goes on, reads a data block and those that come next. One that comes alone is left to be read.
     fn read(&mut self, opened: &Opened, found: BlockRef) {
-        self.stretch = Stretch::default();
+        self.slice = FileSlice::default();
         let mut run = self.next_blocks(opened, found);
         // No read ends where a piece of the index does. A piece that cannot be read is an error of the walk when it comes to that.
-        if let Some(way) = self.way
-            && let Some(next) = way.first(&way.rest(&self.limits, &run.parts))
+        if let Some(direction) = self.direction
+            && let Some(next) = direction.first(&direction.rest(&self.limits(), &run.items))
             && opened.parts.index.block(next).is_err()
-            && self.bring_pieces(opened, next, self.way).is_ok()
+            && self.load_pieces(opened, next, self.direction).is_ok()
         {
             run = self.next_blocks(opened, found);
         }
-        if run.parts.len() > 1 {
+        if run.items.len() > 1 {
             let offset = run.bytes.start;
             match opened.store.file.read_range(&run.bytes) {
-                Ok(bytes) => self.stretch = Stretch { offset, bytes },
+                Ok(bytes) => self.slice = FileSlice { offset, bytes },
                 // If the blocks ahead cannot be read, that is for those who come to them.
                 Err(_) => run = Group::of(found),
             }
@@ -125,36 +150,36 @@ impl ReadAhead {
     /// reads while entries are used. The one or two blocks of a short walk are announced only if they were never read: they are likely to be
     /// in memory, and asking takes longer than to find them there.
     fn announce(&mut self, opened: &Opened, found: BlockRef) {
-        if self.run.parts.contains(&found.block) {
+        if self.run.items.contains(&found.block) {
             return;
         }
         self.run = self.next_blocks(opened, found);
-        if !opened.parts.index.state(found).has(State::CHECKED) {
+        if !opened.parts.index.state(found).has(BlockState::CHECKED) {
             opened
                 .store
                 .file
                 .announce(self.run.bytes.start, self.run.len());
         }
         self.grow(opened);
-        let left = 16.min(self.run.parts.len() / 2);
-        match self.way {
-            Some(Way::Back) => self.run.parts.start += left,
-            _ => self.run.parts.end -= left,
+        let left = 16.min(self.run.items.len() / 2);
+        match self.direction {
+            Some(Direction::Backward) => self.run.items.start += left,
+            _ => self.run.items.end -= left,
         }
     }
 
     /// The blocks from `found` on, as many as are due: one where a walk begins.
     fn next_blocks(&self, opened: &Opened, found: BlockRef) -> Group {
-        match self.way {
-            Some(way) => next_run(opened, found, way, &self.limits, self.len),
+        match self.direction {
+            Some(direction) => next_run(opened, found, direction, &self.limits(), self.len),
             None => Group::of(found),
         }
     }
 
     /// Sets the length of the next read, after the walk has gone on: room for twice as many blocks, padding included.
     fn grow(&mut self, opened: &Opened) {
-        if self.way.is_some() {
-            let last = opened.parts.index.block(self.run.parts.end - 1);
+        if self.direction.is_some() {
+            let last = opened.parts.index.block(self.run.items.end - 1);
             let end = last.map_or(self.run.bytes.end, |last| {
                 padded_end(&opened.parts.index, last)
             });
@@ -168,12 +193,12 @@ impl ReadAhead {
 pub(crate) fn next_run(
     Opened { parts, store, .. }: &Opened,
     found: BlockRef,
-    way: Way,
+    direction: Direction,
     limits: &Range<usize>,
     len: u64,
 ) -> Group {
     let mut run = Group::of(found);
-    while let Some(next) = way.first(&way.rest(limits, &run.parts))
+    while let Some(next) = direction.first(&direction.rest(limits, &run.items))
         && let Ok(next) = parts.index.block(next)
         && !store.is_cached(parts, next)
         && let Some(both) = run.join(&Group::of(next), MAX_GAP, len)

@@ -14,7 +14,7 @@ use crate::format::block_cursor::BlockCursor;
 use crate::format::block_search::SearchPart;
 use crate::format::internal_key::{user_key, user_order};
 use crate::format::prefetch::{LINE, prefetch};
-use crate::read::parts::bounds::{Bounds, Way, exclude_all, is_within, key_of};
+use crate::read::parts::bounds::{Bounds, Direction, exclude_all, is_within, key_of};
 use crate::read::parts::index::BlockRef;
 use crate::read::table::Table;
 use crate::read::table::opened::Opened;
@@ -56,22 +56,26 @@ pub struct Cursor {
     pub(crate) table: Table,
     /// Only keys within them are shown.
     pub(crate) bounds: Bounds,
-    /// Walks data block `block`.
+    /// Walks the data block that is at `at`.
     entries: BlockCursor<Bytes>,
+    at: BlockPlace,
+    /// The blocks that a walk within the bounds may need, and what it has read ahead of them, or announced in a mapped file.
+    pub(crate) ahead: ReadAhead,
+    /// Where the cursor stands while `entries` is on no entry: where a walk in this direction ends. `None` after a move failed.
+    end: Option<Direction>,
+}
+
+/// Where the current data block is.
+#[derive(Clone)]
+struct BlockPlace {
     /// `None` until a block was loaded.
-    pub(crate) block: Option<BlockRef>,
+    block: Option<BlockRef>,
     /// Whether the block may have entries outside the lower bound, and outside the upper one.
     is_edge: (bool, bool),
     /// Where in memory the block begins, if it is used there; otherwise [`NOWHERE`]. The memory ahead of a walk is prefetched.
-    place: usize,
-    /// What the walk has read ahead, or announced in a mapped file.
-    pub(crate) ahead: ReadAhead,
-    /// Whether it is known which blocks a walk within the bounds may need.
-    pub(crate) is_limited: bool,
+    memory: usize,
     /// For a block that is a slice of what was read ahead: a copy, once a value is asked for that keeps its block in memory.
-    own: Option<OnceLock<Bytes>>,
-    /// Where the cursor stands while `entries` is on no entry: where a walk this way ends. `None` after a move failed.
-    end: Option<Way>,
+    copy: Option<OnceLock<Bytes>>,
 }
 
 /// How far ahead a walk prefetches memory, in bytes: a block of ordinary length, and the restarts at the next one's end.
@@ -85,7 +89,7 @@ impl fmt::Debug for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cursor")
             .field("table", &self.table)
-            .field("block", &self.block)
+            .field("block", &self.at.block)
             .finish_non_exhaustive()
     }
 }
@@ -100,31 +104,35 @@ impl Table {
 impl Cursor {
     /// A cursor before the first entry of a table within bounds.
     pub(crate) fn of_table(table: &Table, bounds: Bounds) -> Cursor {
+        // If the order is not known, the first move with a bound is an error. No blocks are needed for bounds that exclude all.
         let order = table.order();
+        let excludes_all = order.is_ok_and(|order| exclude_all(order, &bounds));
         Cursor {
-            // If the order is not known, the first move with a bound is an error. No blocks are needed for bounds that exclude all.
-            is_limited: order.is_ok_and(|order| exclude_all(order, &bounds)),
             table: table.clone(),
             bounds,
             entries: BlockCursor::new(Block::default()),
-            block: None,
-            is_edge: (false, false),
-            place: NOWHERE,
-            ahead: ReadAhead::default(),
-            own: None,
-            end: Some(Way::Back),
+            at: BlockPlace {
+                block: None,
+                is_edge: (false, false),
+                memory: NOWHERE,
+                copy: None,
+            },
+            ahead: ReadAhead::within(excludes_all.then_some(0..0)),
+            end: Some(Direction::Backward),
         }
     }
 
     /// Notes that no entry is within the bounds if `is_excluded` says so, unless that is known.
     pub(crate) fn rule_out(&mut self, is_excluded: impl FnOnce() -> Result<bool>) -> Result<()> {
-        self.is_limited = self.is_limited || is_excluded()?;
+        if self.ahead.limits.is_none() && is_excluded()? {
+            self.limit_to(0..0);
+        }
         Ok(())
     }
 
     /// Whether it is known without reading a block, before the first move, that no entry lies within the bounds.
     pub(crate) fn is_ruled_out(&self) -> Result<bool> {
-        if self.is_limited && self.ahead.limits.is_empty() {
+        if self.ahead.limits.as_ref().is_some_and(Range::is_empty) {
             return Ok(true);
         }
         let (lower, upper) = (key_of(&self.bounds.0), key_of(&self.bounds.1));
@@ -146,13 +154,18 @@ impl Cursor {
         self.entries.is_on_entry()
     }
 
+    /// Offset in the file of the current data block; 0 before one was loaded.
+    pub(crate) fn block_offset(&self) -> u64 {
+        self.at.block.map_or(0, |found| found.handle.offset)
+    }
+
     pub(crate) fn order(&self) -> Result<&Order> {
         self.table.order()
     }
 
     /// Whether a walk begins here.
     pub(crate) fn is_before_first(&self) -> bool {
-        !self.is_valid() && self.end == Some(Way::Back)
+        !self.is_valid() && self.end == Some(Direction::Backward)
     }
 
     /// The current key; empty unless the cursor [is on an entry](Cursor::is_valid).
@@ -170,8 +183,8 @@ impl Cursor {
     /// The current value as a slice of its block, which it keeps in memory; empty like [`value`](Cursor::value).
     pub fn value_bytes(&self) -> Bytes {
         let mut block = &self.entries.block.data;
-        if let Some(own) = &self.own {
-            block = own.get_or_init(|| Bytes::copy_from_slice(block));
+        if let Some(copy) = &self.at.copy {
+            block = copy.get_or_init(|| Bytes::copy_from_slice(block));
         }
         block.slice(self.entries.value_range())
     }
@@ -184,25 +197,25 @@ impl Cursor {
     /// Those of reading a data block (see [`Table::get`]), as for all moves.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
-        self.leave(None);
-        if !self.is_past(key, Way::Forward)? {
-            return self.seek_to_start(Way::Forward);
+        self.unposition(None);
+        if !self.is_within_start(key, Direction::Forward)? {
+            return self.seek_to_start(Direction::Forward);
         }
-        if !self.is_past(key, Way::Back)? {
-            return Ok(self.leave(Some(Way::Forward)));
+        if !self.is_within_start(key, Direction::Backward)? {
+            return Ok(self.unposition(Some(Direction::Forward)));
         }
         self.limit()?;
         let opened = &*self.table.opened;
         let Some(found) = opened.seek(key, true)? else {
-            return Ok(self.leave(Some(Way::Forward)));
+            return Ok(self.unposition(Some(Direction::Forward)));
         };
         opened.store.prefetch_in_place(found);
         let (found, part) = (found.to_ref(), found.part());
         self.load(found, None)?;
         let sought = self.entries.seek(key, self.table.order()?, part);
         // Past the block's last key, but not past its index key, it is the next block's first.
-        let moved = self.check(sought)? || self.walk(Way::Forward)?;
-        self.arrive(moved, Way::Forward)
+        let moved = self.check(sought)? || self.walk(Direction::Forward)?;
+        self.stop_at_bound(moved, Direction::Forward)
     }
 
     /// Moves to the first entry; returns `false` if the table is empty.
@@ -211,7 +224,7 @@ impl Cursor {
     ///
     /// Those of reading a data block.
     pub fn seek_to_first(&mut self) -> Result<bool> {
-        self.seek_to_start(Way::Forward)
+        self.seek_to_start(Direction::Forward)
     }
 
     /// Moves to the last entry; returns `false` if the table is empty.
@@ -220,19 +233,19 @@ impl Cursor {
     ///
     /// Those of reading a data block.
     pub fn seek_to_last(&mut self) -> Result<bool> {
-        self.seek_to_start(Way::Back)
+        self.seek_to_start(Direction::Backward)
     }
 
-    /// Moves to the first entry of a walk along `way`.
-    pub(crate) fn seek_to_start(&mut self, way: Way) -> Result<bool> {
-        self.leave(None);
+    /// Moves to the first entry of a walk in `direction`.
+    pub(crate) fn seek_to_start(&mut self, direction: Direction) -> Result<bool> {
+        self.unposition(None);
         self.limit()?;
-        let Some(first) = way.first(&self.ahead.limits) else {
-            return Ok(self.leave(Some(way)));
+        let Some(first) = direction.first(&self.ahead.limits()) else {
+            return Ok(self.unposition(Some(direction)));
         };
-        self.walk_into(first, None)?;
-        let moved = self.seek_in_block(way)? || self.walk(way)?;
-        self.arrive(moved, way)
+        self.enter_block(first, None)?;
+        let moved = self.seek_in_block(direction)? || self.walk(direction)?;
+        self.stop_at_bound(moved, direction)
     }
 
     /// Moves to the next entry: from before the first entry to the first. Returns `false` after the last.
@@ -243,7 +256,7 @@ impl Cursor {
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend")]
     pub fn next(&mut self) -> Result<bool> {
-        self.go(Way::Forward)
+        self.step(Direction::Forward)
     }
 
     /// Moves to the previous entry: from after the last entry to the last. Returns `false` before the first.
@@ -253,24 +266,24 @@ impl Cursor {
     /// Those of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
-        self.go(Way::Back)
+        self.step(Direction::Backward)
     }
 
     #[inline(always)]
-    pub(crate) fn go(&mut self, way: Way) -> Result<bool> {
-        if self.step_plainly(way) {
+    pub(crate) fn step(&mut self, direction: Direction) -> Result<bool> {
+        if self.step_fast(direction) {
             return Ok(true);
         }
-        self.go_slowly(way)
+        self.step_slow(direction)
     }
 
-    /// Moves to the next entry on the way if it is an ordinary one of the same block, which has no entries past the bound, and on
+    /// Moves to the next entry in `direction` if it is an ordinary one of the same block, which has no entries past the bound, and on
     /// the way back was decoded before. Otherwise stays and returns `false`.
     #[inline(always)]
-    pub(crate) fn step_plainly(&mut self, way: Way) -> bool {
-        let (stepped, ahead) = match way {
-            Way::Forward => (!self.is_edge.1 && self.entries.step(), AHEAD),
-            Way::Back => (!self.is_edge.0 && self.entries.step_back(), -AHEAD),
+    pub(crate) fn step_fast(&mut self, direction: Direction) -> bool {
+        let (stepped, ahead) = match direction {
+            Direction::Forward => (!self.at.is_edge.1 && self.entries.step(), AHEAD),
+            Direction::Backward => (!self.at.is_edge.0 && self.entries.step_back(), -AHEAD),
         };
         if stepped {
             self.prefetch_at(ahead);
@@ -279,41 +292,41 @@ impl Cursor {
     }
 
     #[inline(never)]
-    fn go_slowly(&mut self, way: Way) -> Result<bool> {
+    fn step_slow(&mut self, direction: Direction) -> Result<bool> {
         match self.end {
             _ if self.is_valid() => {
-                let moved = self.step_in_block(way)? || self.walk(way)?;
-                self.arrive(moved, way)
+                let moved = self.step_in_block(direction)? || self.walk(direction)?;
+                self.stop_at_bound(moved, direction)
             }
-            Some(end) if end == way => Ok(self.leave(Some(way))),
-            Some(_) => self.seek_to_start(way),
+            Some(end) if end == direction => Ok(self.unposition(Some(direction))),
+            Some(_) => self.seek_to_start(direction),
             None => Err(lost()),
         }
     }
 
-    /// Ends a move along `way`: there are no entries past the bound.
+    /// Ends a move in `direction`: there are no entries past the bound.
     #[inline]
-    pub(crate) fn arrive(&mut self, moved: bool, way: Way) -> Result<bool> {
-        let is_edge = way.pick(self.is_edge.1, self.is_edge.0);
-        if moved && is_edge && !self.is_past(self.key(), way.reverse())? {
-            return Ok(self.leave(Some(way)));
+    pub(crate) fn stop_at_bound(&mut self, moved: bool, direction: Direction) -> Result<bool> {
+        let is_edge = direction.pick(self.at.is_edge.1, self.at.is_edge.0);
+        if moved && is_edge && !self.is_within_start(self.key(), direction.reverse())? {
+            return Ok(self.unposition(Some(direction)));
         }
         Ok(moved)
     }
 
-    /// Whether `key` is within the bound at which a walk along `way` starts. The order is not asked about no bound.
-    pub(crate) fn is_past(&self, key: &[u8], way: Way) -> Result<bool> {
-        let order = match way.pick(&self.bounds.0, &self.bounds.1) {
+    /// Whether `key` is within the bound at which a walk in `direction` starts. The order is not asked about no bound.
+    pub(crate) fn is_within_start(&self, key: &[u8], direction: Direction) -> Result<bool> {
+        let order = match direction.pick(&self.bounds.0, &self.bounds.1) {
             Bound::Unbounded => return Ok(true),
             _ => self.table.order()?,
         };
-        Ok(is_within(order, &self.bounds, key, way))
+        Ok(is_within(order, &self.bounds, key, direction))
     }
 
     /// Finds out, before the first block of a table is read, which blocks may have keys within the bounds: no others are read. Reads
     /// the pieces of the index that name the first and the last of them.
     pub(crate) fn limit(&mut self) -> Result<()> {
-        if !self.is_limited {
+        if self.ahead.limits.is_none() {
             let (opened, order) = (&*self.table.opened, self.table.order_of(&self.bounds)?);
             let within = || opened.parts.blocks_within(&self.bounds, order);
             self.limit_to(opened.ask(within)?);
@@ -323,32 +336,31 @@ impl Cursor {
 
     /// Says which blocks may have keys within the bounds.
     pub(crate) fn limit_to(&mut self, blocks: Range<usize>) {
-        self.ahead.limits = blocks;
-        self.is_limited = true;
+        self.ahead.limits = Some(blocks);
     }
 
-    /// Moves to the first entry of the blocks that come on the way after the current one. Some writers leave blocks empty.
-    fn walk(&mut self, way: Way) -> Result<bool> {
-        while let Some(next) = self.next_block(way) {
-            self.walk_into(next, Some(way))?;
-            if self.start_in_block(way)? {
+    /// Moves to the first entry of the blocks that come after the current one in `direction`. Some writers leave blocks empty.
+    fn walk(&mut self, direction: Direction) -> Result<bool> {
+        while let Some(next) = self.next_block(direction) {
+            self.enter_block(next, Some(direction))?;
+            if self.start_in_block(direction)? {
                 return Ok(true);
             }
         }
-        Ok(self.leave(Some(way)))
+        Ok(self.unposition(Some(direction)))
     }
 
-    /// The block that comes on the way after the current one, if the walk may need it; the first one before any was loaded.
-    pub(crate) fn next_block(&self, way: Way) -> Option<usize> {
-        let limits = &self.ahead.limits;
-        match self.block.map(|found| found.block) {
-            Some(i) => way.first(&way.rest(limits, &(i..i + 1))),
-            None => way.first(limits),
+    /// The block that comes after the current one in `direction`, if the walk may need it; the first one before any was loaded.
+    pub(crate) fn next_block(&self, direction: Direction) -> Option<usize> {
+        let limits = self.ahead.limits();
+        match self.at.block.map(|found| found.block) {
+            Some(i) => direction.first(&direction.rest(&limits, &(i..i + 1))),
+            None => direction.first(&limits),
         }
     }
 
     /// Leaves the entries. Returns `false`: the cursor is on none.
-    pub(crate) fn leave(&mut self, end: Option<Way>) -> bool {
+    pub(crate) fn unposition(&mut self, end: Option<Direction>) -> bool {
         // No step leads on from there.
         self.entries.move_past_last();
         self.end = end;
@@ -356,22 +368,22 @@ impl Cursor {
     }
 
     /// Turns to data block `i`, at which a walk has arrived from the one beside it, or begins.
-    fn walk_into(&mut self, i: usize, way: Option<Way>) -> Result<()> {
-        let found = self.ahead.find(&self.table.opened, i, way)?;
-        self.load(found, way)
+    fn enter_block(&mut self, i: usize, direction: Option<Direction>) -> Result<()> {
+        let found = self.ahead.find(&self.table.opened, i, direction)?;
+        self.load(found, direction)
     }
 
     /// Turns to a data block, at none of its entries. The position is lost until the caller has found a new one.
-    fn load(&mut self, found: BlockRef, way: Option<Way>) -> Result<()> {
-        self.leave(None);
-        if self.block.is_none_or(|block| block.block != found.block) {
+    fn load(&mut self, found: BlockRef, direction: Option<Direction>) -> Result<()> {
+        self.unposition(None);
+        if self.at.block.is_none_or(|block| block.block != found.block) {
             let table = &self.table;
-            self.block = None;
-            let loaded = self.ahead.load(&table.opened, found, way, table.read);
+            self.at.block = None;
+            let loaded = self.ahead.load(&table.opened, found, direction, table.read);
             let (payload, is_slice) = loaded?;
             let Opened { parts, store, .. } = &*table.opened;
             let place = store.in_place(parts.index.state(found), found.handle);
-            self.place = place.map_or(NOWHERE, |(_, place)| place.start);
+            self.at.memory = place.map_or(NOWHERE, |(_, place)| place.start);
             self.enter(found, payload, is_slice)?;
         }
         Ok(())
@@ -381,43 +393,46 @@ impl Cursor {
     pub(crate) fn enter(&mut self, found: BlockRef, payload: Bytes, is_slice: bool) -> Result<()> {
         self.entries.block = self.table.parse(found, payload)?;
         self.entries.move_before_first();
-        self.own = is_slice.then(OnceLock::new);
-        self.block = Some(found);
-        let ((lower, upper), limits) = (&self.bounds, &self.ahead.limits);
-        self.is_edge = (
+        self.at.copy = is_slice.then(OnceLock::new);
+        self.at.block = Some(found);
+        let ((lower, upper), limits) = (&self.bounds, self.ahead.limits());
+        self.at.is_edge = (
             *lower != Bound::Unbounded && found.block <= limits.start,
             *upper != Bound::Unbounded && found.block + 1 >= limits.end,
         );
         Ok(())
     }
 
-    /// Moves to the first entry of the block within the bound at which a walk along `way` starts.
-    pub(crate) fn seek_in_block(&mut self, way: Way) -> Result<bool> {
-        let Some(key) = key_of(way.pick(&self.bounds.0, &self.bounds.1)) else {
-            return self.start_in_block(way);
+    /// Moves to the first entry of the block within the bound at which a walk in `direction` starts.
+    pub(crate) fn seek_in_block(&mut self, direction: Direction) -> Result<bool> {
+        let Some(key) = key_of(direction.pick(&self.bounds.0, &self.bounds.1)) else {
+            return self.start_in_block(direction);
         };
         let sought = self
             .entries
             .seek(key, self.table.order()?, SearchPart::default());
-        Ok(self.check(sought)? && self.is_past(self.key(), way)? || self.step_in_block(way)?)
+        Ok(
+            self.check(sought)? && self.is_within_start(self.key(), direction)?
+                || self.step_in_block(direction)?,
+        )
     }
 
-    /// Moves to the first entry of the block on the way.
+    /// Moves to the first entry of the block in `direction`.
     #[inline]
-    fn start_in_block(&mut self, way: Way) -> Result<bool> {
-        match way {
-            Way::Forward => self.entries.move_before_first(),
-            Way::Back => self.entries.move_past_last(),
+    fn start_in_block(&mut self, direction: Direction) -> Result<bool> {
+        match direction {
+            Direction::Forward => self.entries.move_before_first(),
+            Direction::Backward => self.entries.move_past_last(),
         }
-        self.step_in_block(way)
+        self.step_in_block(direction)
     }
 
-    /// Moves to the next entry of the block on the way.
+    /// Moves to the next entry of the block in `direction`.
     #[inline(always)]
-    pub(crate) fn step_in_block(&mut self, way: Way) -> Result<bool> {
-        let moved = match way {
-            Way::Forward => self.entries.next(),
-            Way::Back => self.entries.prev(),
+    pub(crate) fn step_in_block(&mut self, direction: Direction) -> Result<bool> {
+        let moved = match direction {
+            Direction::Forward => self.entries.next(),
+            Direction::Backward => self.entries.prev(),
         };
         self.check(moved)
     }
@@ -426,7 +441,7 @@ impl Cursor {
     #[inline]
     fn prefetch_at(&self, distance: isize) {
         // Nothing is there at both ends of the file.
-        let place = self.place + self.entries.offset();
+        let place = self.at.memory + self.entries.offset();
         if let Some(file) = self.table.opened.store.file.memory()
             && let Some(bytes) = file.get(place.wrapping_add_signed(distance)..)
             && let Some([first, .., next_line]) = bytes.first_chunk::<{ LINE + 1 }>()
@@ -444,8 +459,8 @@ impl Cursor {
     /// The error of a defect in the current data block. The position is lost.
     #[cold]
     pub(crate) fn fail(&mut self, defect: Defect) -> Error {
-        self.leave(None);
-        let offset = self.block.map_or(0, |found| found.handle.offset);
+        self.unposition(None);
+        let offset = self.block_offset();
         self.table
             .opened
             .store

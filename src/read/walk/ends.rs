@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::read::parts::bounds::Way;
+use crate::read::parts::bounds::Direction;
 
 /// A cursor in both directions whose entries an iterator takes.
 pub(crate) trait Walk: Clone {
@@ -12,11 +12,11 @@ pub(crate) trait Walk: Clone {
     fn is_on_entry(&self) -> bool;
     fn is_before_first(&self) -> bool;
 
-    /// Moves to the next entry on the way: from where a walk the other way ends to the first.
-    fn go(&mut self, way: Way) -> Result<bool>;
+    /// Moves to the next entry in `direction`; from where the opposite walk ends, to the first.
+    fn step(&mut self, direction: Direction) -> Result<bool>;
 
-    /// Moves to the first entry of a walk along `way`.
-    fn seek_to_start(&mut self, way: Way) -> Result<bool>;
+    /// Moves to the first entry of a walk in `direction`.
+    fn seek_to_start(&mut self, direction: Direction) -> Result<bool>;
 
     /// The current entry, to keep.
     fn entry(&self) -> Self::Entry;
@@ -27,7 +27,7 @@ pub(crate) trait Walk: Clone {
 
 /// Takes entries from both ends, with a cursor for each, until they meet or one fails.
 #[derive(Debug, Clone)]
-pub(crate) struct Ends<C> {
+pub(crate) struct DoubleEnded<C> {
     pub(crate) front: C,
     /// Whether the entry that the front cursor stands on is still to be taken.
     front_is_left: bool,
@@ -37,10 +37,10 @@ pub(crate) struct Ends<C> {
     end: Option<Option<Error>>,
 }
 
-impl<C: Walk> Ends<C> {
+impl<C: Walk> DoubleEnded<C> {
     /// All entries from the position of `cursor` on, or an error instead.
-    pub(crate) fn new(cursor: C, error: Option<Error>) -> Ends<C> {
-        Ends {
+    pub(crate) fn new(cursor: C, error: Option<Error>) -> DoubleEnded<C> {
+        DoubleEnded {
             front_is_left: cursor.is_on_entry(),
             front: cursor,
             back: None,
@@ -57,19 +57,19 @@ impl<C: Walk> Ends<C> {
     }
 
     #[inline(always)]
-    pub(crate) fn take(&mut self, way: Way) -> Option<Result<C::Entry>> {
-        match self.advance(way) {
-            Ok(true) => Some(Ok(self.cursor(way).entry())),
+    pub(crate) fn take(&mut self, direction: Direction) -> Option<Result<C::Entry>> {
+        match self.advance(direction) {
+            Ok(true) => Some(Ok(self.cursor(direction).entry())),
             Ok(false) => None,
             Err(error) => Some(Err(error)),
         }
     }
 
-    /// The cursor that takes entries along `way`.
+    /// The cursor that takes entries in `direction`.
     #[inline(always)]
-    pub(crate) fn cursor(&self, way: Way) -> &C {
-        match (way, &self.back) {
-            (Way::Back, Some(back)) => back,
+    pub(crate) fn cursor(&self, direction: Direction) -> &C {
+        match (direction, &self.back) {
+            (Direction::Backward, Some(back)) => back,
             _ => &self.front,
         }
     }
@@ -79,15 +79,15 @@ impl<C: Walk> Ends<C> {
         (self.end.is_none() && !self.front_is_left).then_some(&self.front)
     }
 
-    /// Takes an entry, for [`cursor`](Ends::cursor) to lend. Returns `false` if none is left.
+    /// Takes an entry, for [`cursor`](DoubleEnded::cursor) to lend. Returns `false` if none is left.
     #[inline(always)]
-    pub(crate) fn advance(&mut self, way: Way) -> Result<bool> {
+    pub(crate) fn advance(&mut self, direction: Direction) -> Result<bool> {
         if let Some(error) = &mut self.end {
             return error.take().map_or(Ok(false), Err);
         }
-        let moved = match way {
-            Way::Forward => self.step_front(),
-            Way::Back => self.step_back(),
+        let moved = match direction {
+            Direction::Forward => self.step_front(),
+            Direction::Backward => self.step_back(),
         };
         if !matches!(moved, Ok(true)) {
             self.end = Some(None);
@@ -98,7 +98,8 @@ impl<C: Walk> Ends<C> {
     /// Moves to the next entry from the front. Returns whether it is still to be taken.
     #[inline(always)]
     fn step_front(&mut self) -> Result<bool> {
-        let moved = std::mem::take(&mut self.front_is_left) || self.front.go(Way::Forward)?;
+        let moved =
+            std::mem::take(&mut self.front_is_left) || self.front.step(Direction::Forward)?;
         match &self.back {
             Some(back) if moved => Ok(self.front.compare(back)?.is_lt()),
             _ => Ok(moved),
@@ -109,13 +110,13 @@ impl<C: Walk> Ends<C> {
     fn step_back(&mut self) -> Result<bool> {
         if !self.front.is_on_entry() && !self.front.is_before_first() {
             // After the last entry, or lost.
-            return self.front.go(Way::Forward);
+            return self.front.step(Direction::Forward);
         }
         let moved = match &mut self.back {
-            Some(back) => back.go(Way::Back)?,
+            Some(back) => back.step(Direction::Backward)?,
             None => {
                 let back = self.back.insert(Box::new(self.front.clone()));
-                back.seek_to_start(Way::Back)?
+                back.seek_to_start(Direction::Backward)?
             }
         };
         match &self.back {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::Result;
-use crate::read::parts::bounds::{Bounds, Way, is_within, key_of};
+use crate::read::parts::bounds::{Bounds, Direction, is_within, key_of};
 use crate::sorted_input::SortedCursor;
 
 /// A sorted input of any kind that can be copied.
@@ -24,8 +24,8 @@ pub(crate) struct Foreign {
     pub(crate) order: Order,
     bounds: Bounds,
     is_on_entry: bool,
-    /// Where it stands if that is on no entry: where a walk this way ends.
-    end: Way,
+    /// Where it stands if that is on no entry: where a walk in this direction ends.
+    end: Direction,
 }
 
 impl Clone for Foreign {
@@ -47,7 +47,7 @@ impl Foreign {
             cursor: Box::new(cursor),
             bounds,
             is_on_entry: false,
-            end: Way::Back,
+            end: Direction::Backward,
         })
     }
 
@@ -69,33 +69,33 @@ impl Foreign {
 
     /// Moves before the first entry.
     pub(crate) fn rewind(&mut self) {
-        (self.is_on_entry, self.end) = (false, Way::Back);
+        (self.is_on_entry, self.end) = (false, Direction::Backward);
     }
 
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        if !is_within(&self.order, &self.bounds, key, Way::Forward) {
-            return self.seek_to_start(Way::Forward);
+        if !is_within(&self.order, &self.bounds, key, Direction::Forward) {
+            return self.seek_to_start(Direction::Forward);
         }
         let moved = self.cursor.seek(key);
-        self.arrive(moved, Way::Forward)
+        self.stop_at_bound(moved, Direction::Forward)
     }
 
-    pub(crate) fn seek_to_start(&mut self, way: Way) -> Result<bool> {
-        let moved = self.place_at_start(way);
-        self.arrive(moved, way)
+    pub(crate) fn seek_to_start(&mut self, direction: Direction) -> Result<bool> {
+        let moved = self.place_at_start(direction);
+        self.stop_at_bound(moved, direction)
     }
 
-    fn place_at_start(&mut self, way: Way) -> Result<bool> {
+    fn place_at_start(&mut self, direction: Direction) -> Result<bool> {
         let cursor = &mut self.cursor;
-        let bound = key_of(way.pick(&self.bounds.0, &self.bounds.1));
-        let mut moved = match (bound, way) {
-            (None, Way::Forward) => cursor.seek_to_first()?,
-            (None, Way::Back) => cursor.seek_to_last()?,
-            (Some(key), Way::Forward) => cursor.seek(key)?,
-            (Some(key), Way::Back) => {
+        let bound = key_of(direction.pick(&self.bounds.0, &self.bounds.1));
+        let mut moved = match (bound, direction) {
+            (None, Direction::Forward) => cursor.seek_to_first()?,
+            (None, Direction::Backward) => cursor.seek_to_last()?,
+            (Some(key), Direction::Forward) => cursor.seek(key)?,
+            (Some(key), Direction::Backward) => {
                 // Past all entries of the key, of which there may be several.
                 let mut moved = cursor.seek(key)?;
-                while moved && is_within(&self.order, &self.bounds, cursor.key(), way) {
+                while moved && is_within(&self.order, &self.bounds, cursor.key(), direction) {
                     moved = cursor.advance()?;
                 }
                 if moved {
@@ -105,36 +105,36 @@ impl Foreign {
                 }
             }
         };
-        while moved && !is_within(&self.order, &self.bounds, cursor.key(), way) {
-            moved = match way {
-                Way::Forward => cursor.advance()?,
-                Way::Back => cursor.prev()?,
+        while moved && !is_within(&self.order, &self.bounds, cursor.key(), direction) {
+            moved = match direction {
+                Direction::Forward => cursor.advance()?,
+                Direction::Backward => cursor.prev()?,
             };
         }
         Ok(moved)
     }
 
-    /// Moves to the next entry on the way: from where a walk the other way ends to the first.
-    pub(crate) fn go(&mut self, way: Way) -> Result<bool> {
+    /// Moves to the next entry in `direction`; from where the opposite walk ends, to the first.
+    pub(crate) fn step(&mut self, direction: Direction) -> Result<bool> {
         if !self.is_on_entry {
-            return if self.end == way {
+            return if self.end == direction {
                 Ok(false)
             } else {
-                self.seek_to_start(way)
+                self.seek_to_start(direction)
             };
         }
-        let moved = match way {
-            Way::Forward => self.cursor.advance(),
-            Way::Back => self.cursor.prev(),
+        let moved = match direction {
+            Direction::Forward => self.cursor.advance(),
+            Direction::Backward => self.cursor.prev(),
         };
-        self.arrive(moved, way)
+        self.stop_at_bound(moved, direction)
     }
 
-    /// Ends a move along `way`: there are no entries past the bound.
-    fn arrive(&mut self, moved: Result<bool>, way: Way) -> Result<bool> {
-        (self.is_on_entry, self.end) = (false, way);
+    /// Ends a move in `direction`: there are no entries past the bound.
+    fn stop_at_bound(&mut self, moved: Result<bool>, direction: Direction) -> Result<bool> {
+        (self.is_on_entry, self.end) = (false, direction);
         let key = moved?.then(|| self.cursor.key());
-        let is_shown = |key: &[u8]| is_within(&self.order, &self.bounds, key, way.reverse());
+        let is_shown = |key: &[u8]| is_within(&self.order, &self.bounds, key, direction.reverse());
         self.is_on_entry = key.is_some_and(is_shown);
         Ok(self.is_on_entry)
     }

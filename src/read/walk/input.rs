@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::comparator::Order;
 use crate::error::{Error, Result, Section};
 use crate::format::Defect;
-use crate::read::parts::bounds::Way;
+use crate::read::parts::bounds::Direction;
 use crate::read::walk::cursor::Cursor;
 use crate::read::walk::foreign::Foreign;
 use crate::read::walk::run::Run;
@@ -45,9 +45,9 @@ impl Input {
 
     /// The current key, which may be unread; `None` on no entry.
     #[inline(always)]
-    pub(crate) fn stands_at(&self) -> Option<&[u8]> {
+    pub(crate) fn current_key(&self) -> Option<&[u8]> {
         match self {
-            Input::Run(run) => run.stands_at(),
+            Input::Run(run) => run.current_key(),
             Input::Foreign(foreign) => foreign.key(),
         }
     }
@@ -99,18 +99,18 @@ impl Input {
         }
     }
 
-    pub(crate) fn seek_to_start(&mut self, way: Way) -> Result<bool> {
+    pub(crate) fn seek_to_start(&mut self, direction: Direction) -> Result<bool> {
         match self {
-            Input::Run(run) => run.seek_to_start(way),
-            Input::Foreign(foreign) => foreign.seek_to_start(way),
+            Input::Run(run) => run.seek_to_start(direction),
+            Input::Foreign(foreign) => foreign.seek_to_start(direction),
         }
     }
 
     #[inline(always)]
-    pub(crate) fn go(&mut self, way: Way) -> Result<bool> {
+    pub(crate) fn step(&mut self, direction: Direction) -> Result<bool> {
         match self {
-            Input::Run(run) => run.go(way),
-            Input::Foreign(foreign) => foreign.go(way),
+            Input::Run(run) => run.step(direction),
+            Input::Foreign(foreign) => foreign.step(direction),
         }
     }
 
@@ -135,9 +135,9 @@ impl Input {
     }
 
     /// Names the table that is open in an error.
-    pub(crate) fn name_in(&self, error: Error) -> Error {
+    pub(crate) fn with_path(&self, error: Error) -> Error {
         match self.cursor() {
-            Some(cursor) => cursor.table.opened.store.file.name_in(error),
+            Some(cursor) => cursor.table.opened.store.file.with_path(error),
             None => error,
         }
     }

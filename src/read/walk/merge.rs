@@ -8,10 +8,10 @@ use bytes::Bytes;
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Defect;
-use crate::read::parts::bounds::Way;
+use crate::read::parts::bounds::Direction;
 #[cfg(doc)]
 use crate::read::table::Table;
-use crate::read::walk::cursor::lost;
+use crate::read::walk::cursor::{Cursor, lost};
 use crate::read::walk::input::Input;
 use crate::read::walk::run::differing;
 
@@ -56,7 +56,7 @@ pub struct MergeCursor {
     /// at place `inputs.len() + j`. A step replays the matches of the winner only.
     tree: Vec<usize>,
     order: Order,
-    way: Way,
+    direction: Direction,
     /// The input that is on the current entry; past all inputs if the cursor is on none.
     top: usize,
     /// Whether a move failed. Otherwise a cursor on no entry stands where its way ends: after the last or before the first.
@@ -80,7 +80,7 @@ impl MergeCursor {
                 let message = format!(
                     "inputs of a merge must be in one order: number 0 is in the order {first}, number {number} in the order {other}"
                 );
-                return Err(input.name_in(Error::new(ErrorKind::Comparator, message)));
+                return Err(input.with_path(Error::new(ErrorKind::Comparator, message)));
             }
             if !input.is_ruled_out()? {
                 input.rewind();
@@ -101,7 +101,7 @@ impl MergeCursor {
             tree: vec![NONE; inputs.len()],
             inputs,
             order,
-            way: Way::Back,
+            direction: Direction::Backward,
             top: NONE,
             is_lost: false,
         }
@@ -117,7 +117,7 @@ impl MergeCursor {
         for (_, input) in &mut self.inputs {
             input.rewind();
         }
-        (self.way, self.top, self.is_lost) = (Way::Back, NONE, false);
+        (self.direction, self.top, self.is_lost) = (Direction::Backward, NONE, false);
     }
 
     #[inline]
@@ -158,8 +158,7 @@ impl MergeCursor {
     /// Offset in its file of the block that the current entry lies in.
     pub(crate) fn block_offset(&self) -> u64 {
         let cursor = self.current().and_then(Input::cursor);
-        let block = cursor.and_then(|cursor| cursor.block);
-        block.map_or(0, |found| found.handle.offset)
+        cursor.map_or(0, Cursor::block_offset)
     }
 
     /// Moves to the first entry at or after `key`. Returns `false`, and stands after the last entry, if there is none.
@@ -169,7 +168,7 @@ impl MergeCursor {
     /// Those of reading a data block (see [`Table::get`]), as for all moves.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
-        self.place_all(Way::Forward, |input| input.seek(key))
+        self.place_all(Direction::Forward, |input| input.seek(key))
     }
 
     /// Moves to the first entry; returns `false` if there is none.
@@ -178,7 +177,7 @@ impl MergeCursor {
     ///
     /// Those of reading a data block.
     pub fn seek_to_first(&mut self) -> Result<bool> {
-        self.seek_to_start(Way::Forward)
+        self.seek_to_start(Direction::Forward)
     }
 
     /// Moves to the last entry; returns `false` if there is none.
@@ -187,7 +186,7 @@ impl MergeCursor {
     ///
     /// Those of reading a data block.
     pub fn seek_to_last(&mut self) -> Result<bool> {
-        self.seek_to_start(Way::Back)
+        self.seek_to_start(Direction::Backward)
     }
 
     /// Moves to the next entry: from before the first entry to the first. Returns `false` after the last.
@@ -200,7 +199,7 @@ impl MergeCursor {
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend")]
     pub fn next(&mut self) -> Result<bool> {
-        self.go(Way::Forward)
+        self.step(Direction::Forward)
     }
 
     /// Moves to the previous entry: from after the last entry to the last. Returns `false` before the first.
@@ -212,42 +211,42 @@ impl MergeCursor {
     /// Those of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
-        self.go(Way::Back)
+        self.step(Direction::Backward)
     }
 
-    /// Goes on the other way, or from an end.
+    /// Goes on in the other direction, or from an end.
     #[inline(never)]
-    fn turn(&mut self, way: Way) -> Result<bool> {
+    fn turn(&mut self, direction: Direction) -> Result<bool> {
         if self.is_lost {
             return Err(lost());
         }
-        if self.way == way {
+        if self.direction == direction {
             return Ok(false);
         }
-        self.place_all(way, |input| input.go(way))
+        self.place_all(direction, |input| input.step(direction))
     }
 
     /// Moves every input, and plays all matches.
     fn place_all(
         &mut self,
-        way: Way,
+        direction: Direction,
         mut place: impl FnMut(&mut Input) -> Result<bool>,
     ) -> Result<bool> {
-        self.way = way;
+        self.direction = direction;
         self.tree.fill(NONE);
         let mut inputs = self.inputs.iter_mut();
         let placed = inputs.try_for_each(|(_, input)| place(input).map(drop));
         if placed.is_ok() {
             (0..self.inputs.len()).for_each(|input| self.play(input));
         }
-        self.arrive(placed)
+        self.finish_move(placed)
     }
 
     /// Moves the input on the current entry, and comes to the entry that is next.
     #[inline(always)]
-    fn step(&mut self) -> Result<bool> {
+    fn step_winner(&mut self) -> Result<bool> {
         let winner = self.tree[0];
-        let moved = self.inputs[winner].1.go(self.way).map(drop);
+        let moved = self.inputs[winner].1.step(self.direction).map(drop);
         if moved.is_ok() {
             self.play(winner);
             let next = self.tree[0];
@@ -256,21 +255,21 @@ impl MergeCursor {
                 return Ok(true);
             }
         }
-        self.arrive(moved)
+        self.finish_move(moved)
     }
 
     /// Plays the matches on the path of an input, up to the first that has no opponent yet.
     #[inline(always)]
     fn play(&mut self, input: usize) {
         let (mut winner, mut place) = (input, (self.inputs.len() + input) / 2);
-        let mut key = self.inputs[winner].1.stands_at();
+        let mut key = self.inputs[winner].1.current_key();
         while place > 0 {
             let other = self.tree[place];
             if other == NONE {
                 self.tree[place] = winner;
                 return;
             }
-            let other_key = self.inputs[other].1.stands_at();
+            let other_key = self.inputs[other].1.current_key();
             if self.is_before((other_key, other), (key, winner)) {
                 self.tree[place] = winner;
                 (winner, key) = (other, other_key);
@@ -280,7 +279,7 @@ impl MergeCursor {
         self.tree[0] = winner;
     }
 
-    /// Whether input `a` comes before input `b` on the way, by their keys. One that is on no entry comes last.
+    /// Whether input `a` comes before input `b` by their keys, in the direction of the walk. One that is on no entry comes last.
     #[inline(always)]
     fn is_before(
         &self,
@@ -290,16 +289,16 @@ impl MergeCursor {
         let (Some(key_a), Some(key_b)) = (key_a, key_b) else {
             return key_a.is_some();
         };
-        match (self.order.compare(key_a, key_b), self.way) {
-            (Ordering::Less, way) => way == Way::Forward,
-            (Ordering::Greater, way) => way == Way::Back,
-            (Ordering::Equal, way) => (a < b) == (way == Way::Forward),
+        match (self.order.compare(key_a, key_b), self.direction) {
+            (Ordering::Less, direction) => direction == Direction::Forward,
+            (Ordering::Greater, direction) => direction == Direction::Backward,
+            (Ordering::Equal, direction) => (a < b) == (direction == Direction::Forward),
         }
     }
 
     /// Ends a move: on the winner's entry, which is read if only its key is known.
     #[inline(never)]
-    fn arrive(&mut self, moved: Result<()>) -> Result<bool> {
+    fn finish_move(&mut self, moved: Result<()>) -> Result<bool> {
         let winner = self.tree.first().copied();
         let mut read = |winner: usize| self.inputs[winner].1.read();
         let read = moved.and_then(|()| winner.map_or(Ok(false), &mut read));
@@ -330,19 +329,19 @@ impl MergeCursor {
     }
 
     pub(crate) fn is_before_first(&self) -> bool {
-        self.top == NONE && self.way == Way::Back && !self.is_lost
+        self.top == NONE && self.direction == Direction::Backward && !self.is_lost
     }
 
     #[inline(always)]
-    pub(crate) fn go(&mut self, way: Way) -> Result<bool> {
-        if self.way != way || self.top == NONE {
-            return self.turn(way);
+    pub(crate) fn step(&mut self, direction: Direction) -> Result<bool> {
+        if self.direction != direction || self.top == NONE {
+            return self.turn(direction);
         }
-        self.step()
+        self.step_winner()
     }
 
-    pub(crate) fn seek_to_start(&mut self, way: Way) -> Result<bool> {
-        self.place_all(way, |input| input.seek_to_start(way))
+    pub(crate) fn seek_to_start(&mut self, direction: Direction) -> Result<bool> {
+        self.place_all(direction, |input| input.seek_to_start(direction))
     }
 
     /// How the entries that the two cursors stand on compare in the order of the merge.

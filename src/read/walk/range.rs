@@ -6,10 +6,10 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result};
-use crate::read::parts::bounds::{KeyRange, Way, prefix_bounds_from};
+use crate::read::parts::bounds::{Direction, KeyRange, prefix_bounds_from};
 use crate::read::table::Table;
 use crate::read::walk::cursor::Cursor;
-use crate::read::walk::ends::Ends;
+use crate::read::walk::ends::DoubleEnded;
 use crate::read::walk::merge::MergeCursor;
 use crate::read::walk::run::TableRun;
 use crate::read::walk::table_walk::TableWalk;
@@ -46,7 +46,7 @@ impl Table {
         let is_bytewise = matches!(self.order(), Ok(Order::Bytewise));
         let is_excluded = || Ok(is_bytewise && self.prefixes_exclude(&bounds)?);
         let error = cursor.rule_out(is_excluded).err();
-        TableRange(Ends::new(TableWalk::One(cursor), error))
+        TableRange(DoubleEnded::new(TableWalk::One(cursor), error))
     }
 
     /// The entries whose keys begin with `prefix`, from either end.
@@ -83,7 +83,7 @@ impl Table {
         start: Bound<impl AsRef<[u8]>>,
     ) -> TableRange {
         match self.order().ok().and_then(no_prefix_in) {
-            Some(error) => TableRange(Ends::new(self.iter().0.front, Some(error))),
+            Some(error) => TableRange(DoubleEnded::new(self.iter().0.front, Some(error))),
             None => self.range(prefix_bounds_from(prefix.as_ref(), start)),
         }
     }
@@ -166,7 +166,7 @@ pub fn no_prefixes(name: &str) -> Error {
 /// cursors.
 #[derive(Debug, Clone)]
 #[must_use]
-pub struct TableRange(pub(crate) Ends<TableWalk>);
+pub struct TableRange(pub(crate) DoubleEnded<TableWalk>);
 
 impl TableRange {
     /// The entries of a sorted input within `bounds`, from either end, or for a merge: see [`SortedCursor`].
@@ -186,7 +186,7 @@ impl TableRange {
         bounds: impl KeyRange,
     ) -> TableRange {
         let (walk, error) = TableWalk::of_foreign(input, bounds.key_bounds());
-        TableRange(Ends::new(walk, error))
+        TableRange(DoubleEnded::new(walk, error))
     }
 
     /// The entries within `bounds` of tables that are opened when the range comes to them, one at a time: see [`TableRun`].
@@ -226,7 +226,7 @@ impl TableRange {
     /// ```
     pub fn of_run(run: impl TableRun + 'static, bounds: impl KeyRange) -> TableRange {
         let walk = TableWalk::of_run(run, bounds.key_bounds());
-        TableRange(Ends::new(walk, None))
+        TableRange(DoubleEnded::new(walk, None))
     }
 
     /// Takes the next entry from the front, as [`next`](Iterator::next) does, to lend it. Returns `false` if none is left.
@@ -252,7 +252,7 @@ impl TableRange {
     /// Those of reading a data block; see [`Table::get`]. The range has ended then.
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {
-        self.0.advance(Way::Forward)
+        self.0.advance(Direction::Forward)
     }
 
     /// The key of the entry last taken from the front by [`advance`](TableRange::advance) or `next`; empty before the first, after the end
@@ -302,7 +302,7 @@ impl Iterator for TableRange {
     type Item = Result<(Bytes, Bytes)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.0.take(Way::Forward)
+        self.0.take(Direction::Forward)
     }
 
     /// The last entry, at once: those between are not read, and so not checked.
@@ -313,7 +313,7 @@ impl Iterator for TableRange {
 
 impl DoubleEndedIterator for TableRange {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.0.take(Way::Back)
+        self.0.take(Direction::Backward)
     }
 }
 
@@ -325,6 +325,6 @@ impl IntoIterator for MergeCursor {
     type IntoIter = TableRange;
 
     fn into_iter(self) -> TableRange {
-        TableRange(Ends::new(TableWalk::Merge(self), None))
+        TableRange(DoubleEnded::new(TableWalk::Merge(self), None))
     }
 }

@@ -7,7 +7,7 @@ use crate::comparator::{BytewiseComparator, Comparator, Order};
 use crate::error::{Error, ErrorKind, Result, show_key};
 use crate::format::Defect;
 use crate::format::internal_key::user_order;
-use crate::read::parts::bounds::{Bounds, Way, exclude_all, is_within};
+use crate::read::parts::bounds::{Bounds, Direction, exclude_all, is_within};
 use crate::read::table::Table;
 use crate::read::walk::cursor::{Cursor, lost};
 
@@ -63,10 +63,10 @@ pub(crate) struct Run {
 #[derive(Debug, Clone, Copy)]
 enum Place {
     OnEntry,
-    /// On the first entry of a walk this way, which was not read.
-    Unread(Way),
-    /// Where a walk this way ends.
-    End(Way),
+    /// On the first entry of a walk in this direction, which was not read.
+    Unread(Direction),
+    /// Where a walk in this direction ends.
+    End(Direction),
     Lost,
 }
 
@@ -75,9 +75,9 @@ impl Run {
     pub(crate) fn of_tables(tables: Arc<dyn TableRun>, bounds: Bounds) -> Run {
         let order = Order::of(tables.comparator());
         let all = 0..tables.tables();
-        let is_before = |i| !is_within(&order, &bounds, tables.keys(i).1, Way::Forward);
+        let is_before = |i| !is_within(&order, &bounds, tables.keys(i).1, Direction::Forward);
         let start = partition_point(all.clone(), is_before);
-        let begins_within = |i| is_within(&order, &bounds, tables.keys(i).0, Way::Back);
+        let begins_within = |i| is_within(&order, &bounds, tables.keys(i).0, Direction::Backward);
         let mut within = start..partition_point(start..all.end, begins_within);
         if exclude_all(&order, &bounds) {
             within = 0..0;
@@ -89,7 +89,7 @@ impl Run {
             at: within.start,
             within,
             cursor: None,
-            place: Place::End(Way::Back),
+            place: Place::End(Direction::Backward),
         }
     }
 
@@ -104,7 +104,7 @@ impl Run {
             cursor: Some(cursor),
             place: Place::Lost,
         };
-        run.leave(Place::End(Way::Back));
+        run.unposition(Place::End(Direction::Backward));
         Ok(run)
     }
 
@@ -113,21 +113,23 @@ impl Run {
         let Some(cursor) = &self.cursor else {
             return Ok(self.within.is_empty());
         };
-        let is_outside = |way: Way| {
-            let key = self.stated_key(0, way);
-            key.is_some_and(|key| !is_within(&self.order, &self.bounds, key, way.reverse()))
+        let is_outside = |direction: Direction| {
+            let key = self.stated_key(0, direction);
+            key.is_some_and(|key| !is_within(&self.order, &self.bounds, key, direction.reverse()))
         };
-        Ok(cursor.is_ruled_out()? || is_outside(Way::Forward) || is_outside(Way::Back))
+        Ok(cursor.is_ruled_out()?
+            || is_outside(Direction::Forward)
+            || is_outside(Direction::Backward))
     }
 
-    /// The first key that a walk along `way` comes to in table `i`, if it need not be read.
-    fn stated_key(&self, i: usize, way: Way) -> Option<&[u8]> {
+    /// The first key that a walk in `direction` comes to in table `i`, if it need not be read.
+    fn stated_key(&self, i: usize, direction: Direction) -> Option<&[u8]> {
         match &self.tables {
             Some(tables) => {
                 let (first, last) = tables.keys(i);
-                Some(way.pick(first, last))
+                Some(direction.pick(first, last))
             }
-            None => self.cursor.as_ref()?.table.stated_key(way),
+            None => self.cursor.as_ref()?.table.stated_key(direction),
         }
     }
 
@@ -139,26 +141,26 @@ impl Run {
 
     /// The current key, which may be unread; `None` on no entry.
     #[inline(always)]
-    pub(crate) fn stands_at(&self) -> Option<&[u8]> {
+    pub(crate) fn current_key(&self) -> Option<&[u8]> {
         match self.place {
             Place::OnEntry => self.cursor.as_ref().map(Cursor::key),
-            Place::Unread(way) => self.stated_key(self.at, way),
+            Place::Unread(direction) => self.stated_key(self.at, direction),
             Place::End(_) | Place::Lost => None,
         }
     }
 
     /// Leaves the entries, and closes a table that can be opened again.
-    fn leave(&mut self, place: Place) {
+    fn unposition(&mut self, place: Place) {
         self.place = place;
         match &mut self.cursor {
-            Some(cursor) if self.tables.is_none() => drop(cursor.leave(None)),
+            Some(cursor) if self.tables.is_none() => drop(cursor.unposition(None)),
             cursor => *cursor = None,
         }
     }
 
     /// Moves before the first entry.
     pub(crate) fn rewind(&mut self) {
-        self.leave(Place::End(Way::Back));
+        self.unposition(Place::End(Direction::Backward));
     }
 
     /// Turns to table `i`. The one that was open is closed first.
@@ -180,8 +182,8 @@ impl Run {
 
     /// The bounds within a table that has its keys between these: so the run ascends, whatever else is in the table.
     fn bounds_in(&self, (first, last): (&[u8], &[u8])) -> Bounds {
-        let narrower = |bound: &Bound<Vec<u8>>, end: &[u8], way: Way| {
-            if is_within(&self.order, &self.bounds, end, way) {
+        let narrower = |bound: &Bound<Vec<u8>>, end: &[u8], direction: Direction| {
+            if is_within(&self.order, &self.bounds, end, direction) {
                 Bound::Included(end.to_vec())
             } else {
                 bound.clone()
@@ -189,8 +191,8 @@ impl Run {
         };
         let (lower, upper) = &self.bounds;
         (
-            narrower(lower, first, Way::Forward),
-            narrower(upper, last, Way::Back),
+            narrower(lower, first, Direction::Forward),
+            narrower(upper, last, Direction::Backward),
         )
     }
 
@@ -205,25 +207,25 @@ impl Run {
         table.prefixes_exclude(&(lower.map(known), upper.map(known)))
     }
 
-    /// Whether a walk along `way` comes to the stated end of its table: whether one is stated, and lies within the bounds.
-    fn comes_to_end(&self, way: Way) -> bool {
+    /// Whether a walk in `direction` comes to the stated end of its table: whether one is stated, and lies within the bounds.
+    fn comes_to_end(&self, direction: Direction) -> bool {
         let is_shown = |end: &[u8]| {
-            let is_within = |way| is_within(&self.order, &self.bounds, end, way);
-            is_within(way) && is_within(way.reverse())
+            let is_within = |direction| is_within(&self.order, &self.bounds, end, direction);
+            is_within(direction) && is_within(direction.reverse())
         };
-        let end = self.stated_key(self.at, way.reverse());
+        let end = self.stated_key(self.at, direction.reverse());
         end.is_some_and(is_shown)
     }
 
-    /// The error of a table that has another key than it should where a walk along `way` comes to it, which is the current one.
+    /// The error of a table that has another key than it should where a walk in `direction` comes to it, which is the current one.
     #[cold]
-    fn fail_at(&mut self, way: Way) -> Error {
+    fn fail_at(&mut self, direction: Direction) -> Error {
         let who = match &self.tables {
             Some(_) => "it is listed",
             None => "its properties say",
         };
-        let which = way.pick("first", "last");
-        let stated = show_key(self.stated_key(self.at, way).unwrap_or(&[]));
+        let which = direction.pick("first", "last");
+        let stated = show_key(self.stated_key(self.at, direction).unwrap_or(&[]));
         let expected = format!("the table's {which} key to be {stated}, as {who}");
         let found = self.cursor.as_ref().map_or(&[][..], Cursor::key);
         let defect = Defect::new(expected, show_key(found));
@@ -238,134 +240,134 @@ impl Run {
         let message =
             format!("the tables of a run are in the order {own}, and this one in {other}");
         let error = Error::new(ErrorKind::Comparator, message);
-        Err(table.opened.store.file.name_in(error))
+        Err(table.opened.store.file.with_path(error))
     }
 
     /// Moves to the first entry at or after `key`.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<bool> {
         self.place = Place::Lost;
-        if !is_within(&self.order, &self.bounds, key, Way::Forward) {
-            return self.seek_to_start(Way::Forward);
+        if !is_within(&self.order, &self.bounds, key, Direction::Forward) {
+            return self.seek_to_start(Direction::Forward);
         }
-        let compare = |i, way| Some(self.order.compare(self.stated_key(i, way)?, key));
-        let ends_before = |i| compare(i, Way::Back).is_some_and(|ends| ends.is_lt());
+        let compare = |i, direction| Some(self.order.compare(self.stated_key(i, direction)?, key));
+        let ends_before = |i| compare(i, Direction::Backward).is_some_and(|ends| ends.is_lt());
         let i = partition_point(self.within.clone(), ends_before);
-        let is_beyond = !is_within(&self.order, &self.bounds, key, Way::Back);
+        let is_beyond = !is_within(&self.order, &self.bounds, key, Direction::Backward);
         if is_beyond || i == self.within.end {
-            self.leave(Place::End(Way::Forward));
+            self.unposition(Place::End(Direction::Forward));
             return Ok(false);
         }
-        if compare(i, Way::Forward).is_some_and(|starts| starts.is_ge()) {
-            return self.start(i, Way::Forward);
+        if compare(i, Direction::Forward).is_some_and(|starts| starts.is_ge()) {
+            return self.start(i, Direction::Forward);
         }
         let moved = self.open(i)?.seek(key)?;
-        self.arrive(moved, false, Way::Forward)
+        self.finish_move(moved, false, Direction::Forward)
     }
 
-    /// Moves to the first entry of a walk along `way`.
-    pub(crate) fn seek_to_start(&mut self, way: Way) -> Result<bool> {
-        match way.first(&self.within) {
-            Some(i) => self.start(i, way),
+    /// Moves to the first entry of a walk in `direction`.
+    pub(crate) fn seek_to_start(&mut self, direction: Direction) -> Result<bool> {
+        match direction.first(&self.within) {
+            Some(i) => self.start(i, direction),
             None => {
-                self.leave(Place::End(way));
+                self.unposition(Place::End(direction));
                 Ok(false)
             }
         }
     }
 
-    /// Moves to the first entry of table `i` on the way; without reading it, if its key is known.
-    fn start(&mut self, i: usize, way: Way) -> Result<bool> {
-        let key = self.stated_key(i, way);
-        if key.is_some_and(|key| is_within(&self.order, &self.bounds, key, way)) {
+    /// Moves to the first entry of table `i` in `direction`; without reading it, if its key is known.
+    fn start(&mut self, i: usize, direction: Direction) -> Result<bool> {
+        let key = self.stated_key(i, direction);
+        if key.is_some_and(|key| is_within(&self.order, &self.bounds, key, direction)) {
             match &mut self.cursor {
-                Some(cursor) if self.at == i => drop(cursor.leave(None)),
+                Some(cursor) if self.at == i => drop(cursor.unposition(None)),
                 other => *other = None,
             }
-            (self.at, self.place) = (i, Place::Unread(way));
+            (self.at, self.place) = (i, Place::Unread(direction));
             return Ok(true);
         }
         self.place = Place::Lost;
-        let moved = self.open(i)?.seek_to_start(way)?;
-        self.arrive(moved, false, way)
+        let moved = self.open(i)?.seek_to_start(direction)?;
+        self.finish_move(moved, false, direction)
     }
 
-    /// The error of a table that ends elsewhere than it should on the way.
+    /// The error of a table that ends elsewhere than it should in `direction`.
     #[cold]
-    fn fail_at_end(&mut self, way: Way) -> Error {
+    fn fail_at_end(&mut self, direction: Direction) -> Error {
         let moved = self
             .cursor
             .as_mut()
-            .map(|cursor| cursor.seek_to_start(way.reverse()));
+            .map(|cursor| cursor.seek_to_start(direction.reverse()));
         match moved {
             Some(Err(error)) => error,
-            _ => self.fail_at(way.reverse()),
+            _ => self.fail_at(direction.reverse()),
         }
     }
 
-    /// Ends a move along `way` within a table. If there is no entry, the next table is due, unless this one should have gone on: it did
+    /// Ends a move in `direction` within a table. If there is no entry, the next table is due, unless this one should have gone on: it did
     /// not begin at the stated end (`was_at_end`), which must be there.
-    fn arrive(&mut self, moved: bool, was_at_end: bool, way: Way) -> Result<bool> {
+    fn finish_move(&mut self, moved: bool, was_at_end: bool, direction: Direction) -> Result<bool> {
         if moved {
             self.place = Place::OnEntry;
             return Ok(true);
         }
-        if !was_at_end && self.comes_to_end(way) {
-            return Err(self.fail_at_end(way));
+        if !was_at_end && self.comes_to_end(direction) {
+            return Err(self.fail_at_end(direction));
         }
-        let rest = way.rest(&self.within, &(self.at..self.at + 1));
-        match way.first(&rest) {
-            Some(next) => self.start(next, way),
+        let rest = direction.rest(&self.within, &(self.at..self.at + 1));
+        match direction.first(&rest) {
+            Some(next) => self.start(next, direction),
             None => {
-                self.leave(Place::End(way));
+                self.unposition(Place::End(direction));
                 Ok(false)
             }
         }
     }
 
     #[inline(always)]
-    pub(crate) fn go(&mut self, way: Way) -> Result<bool> {
+    pub(crate) fn step(&mut self, direction: Direction) -> Result<bool> {
         if let Some(cursor) = &mut self.cursor
-            && cursor.step_plainly(way)
+            && cursor.step_fast(direction)
         {
             return Ok(true);
         }
-        self.go_slowly(way)
+        self.step_slow(direction)
     }
 
     #[inline(never)]
-    fn go_slowly(&mut self, way: Way) -> Result<bool> {
+    fn step_slow(&mut self, direction: Direction) -> Result<bool> {
         let place = std::mem::replace(&mut self.place, Place::Lost);
         match place {
             // It has not come to that entry.
-            Place::Unread(start) if start != way => self.arrive(false, true, way),
+            Place::Unread(start) if start != direction => self.finish_move(false, true, direction),
             Place::Unread(_) | Place::OnEntry => {
                 self.place = place;
                 self.read()?;
                 self.place = Place::Lost;
-                let end = self.stated_key(self.at, way.reverse());
+                let end = self.stated_key(self.at, direction.reverse());
                 let was_at_end = self.cursor.as_ref().map(Cursor::key) == end;
-                let moved = self.cursor.as_mut().ok_or_else(lost)?.go(way)?;
-                self.arrive(moved, was_at_end, way)
+                let moved = self.cursor.as_mut().ok_or_else(lost)?.step(direction)?;
+                self.finish_move(moved, was_at_end, direction)
             }
-            Place::End(end) if end == way => {
+            Place::End(end) if end == direction => {
                 self.place = place;
                 Ok(false)
             }
-            Place::End(_) => self.seek_to_start(way),
+            Place::End(_) => self.seek_to_start(direction),
             Place::Lost => Err(lost()),
         }
     }
 
     /// Reads the current entry if it is still unread. Returns whether there is one.
     pub(crate) fn read(&mut self) -> Result<bool> {
-        let Place::Unread(way) = self.place else {
+        let Place::Unread(direction) = self.place else {
             return Ok(matches!(self.place, Place::OnEntry));
         };
         self.place = Place::Lost;
-        let moved = self.open(self.at)?.seek_to_start(way)?;
+        let moved = self.open(self.at)?.seek_to_start(direction)?;
         let found = self.cursor.as_ref().map(Cursor::key);
-        if !moved || found != self.stated_key(self.at, way) {
-            return Err(self.fail_at(way));
+        if !moved || found != self.stated_key(self.at, direction) {
+            return Err(self.fail_at(direction));
         }
         self.place = Place::OnEntry;
         Ok(true)

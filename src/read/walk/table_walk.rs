@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::comparator::Order;
 use crate::error::{Error, Result};
 use crate::format::Defect;
-use crate::read::parts::bounds::{Bounds, Way};
+use crate::read::parts::bounds::{Bounds, Direction};
 use crate::read::walk::cursor::Cursor;
 use crate::read::walk::ends::Walk;
 use crate::read::walk::foreign::{AnyCursor, Foreign};
@@ -97,7 +97,7 @@ impl TableWalk {
     /// Moves before the first entry, without reading.
     pub(crate) fn rewind(&mut self) {
         match self {
-            TableWalk::One(cursor) => drop(cursor.leave(Some(Way::Back))),
+            TableWalk::One(cursor) => drop(cursor.unposition(Some(Direction::Backward))),
             TableWalk::Merge(merged) => merged.rewind(),
         }
     }
@@ -105,7 +105,7 @@ impl TableWalk {
     /// Offset in its file of the block that the current entry lies in.
     pub(crate) fn block_offset(&self) -> u64 {
         match self {
-            TableWalk::One(cursor) => cursor.block.map_or(0, |found| found.handle.offset),
+            TableWalk::One(cursor) => cursor.block_offset(),
             TableWalk::Merge(merged) => merged.block_offset(),
         }
     }
@@ -139,17 +139,17 @@ impl Walk for TableWalk {
     }
 
     #[inline(always)]
-    fn go(&mut self, way: Way) -> Result<bool> {
+    fn step(&mut self, direction: Direction) -> Result<bool> {
         match self {
-            TableWalk::One(cursor) => cursor.go(way),
-            TableWalk::Merge(merged) => merged.go(way),
+            TableWalk::One(cursor) => cursor.step(direction),
+            TableWalk::Merge(merged) => merged.step(direction),
         }
     }
 
-    fn seek_to_start(&mut self, way: Way) -> Result<bool> {
+    fn seek_to_start(&mut self, direction: Direction) -> Result<bool> {
         match self {
-            TableWalk::One(cursor) => cursor.seek_to_start(way),
-            TableWalk::Merge(merged) => merged.seek_to_start(way),
+            TableWalk::One(cursor) => cursor.seek_to_start(direction),
+            TableWalk::Merge(merged) => merged.seek_to_start(direction),
         }
     }
 
