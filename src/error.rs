@@ -282,7 +282,7 @@ impl fmt::Display for Error {
         };
         write!(f, ": {source}")?;
         if cfg!(unix) && source.raw_os_error() == Some(EMFILE) {
-            f.write_str("; each open table holds a file: TableCache limits how many are open")?;
+            f.write_str("; raise `ulimit -n`, or keep fewer tables open: by TableCache, of a database by max_open_tables")?;
         }
         Ok(())
     }

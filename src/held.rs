@@ -22,23 +22,28 @@ pub fn is_about_held(error: &Error) -> bool {
     error.io_error().is_some_and(is_held)
 }
 
+/// Whether another program may hold the file, which Windows also reports as a lack of permission.
+fn may_be_held(error: &io::Error) -> bool {
+    is_held(error) || cfg!(windows) && error.kind() == io::ErrorKind::PermissionDenied
+}
+
 /// What to add to the name of a step that failed, for a user of Windows, whose system does not say who holds a file.
 pub fn advice(error: &io::Error) -> &'static str {
     if is_held(error) {
         ", which another program holds (close that program, or take the file from a shadow copy)"
-    } else if cfg!(windows) && error.kind() == io::ErrorKind::PermissionDenied {
+    } else if may_be_held(error) {
         " (something there is read-only, or another program has it open)"
     } else {
         ""
     }
 }
 
-/// Renames a new file or directory. Tries again for half a second while that is refused: on Windows, virus scanners and indexers
-/// hold what is new for a moment. Elsewhere, the error only comes later.
+/// Renames a new file or directory. On Windows, tries again for half a second while that is refused: virus scanners and indexers hold
+/// what is new for a moment.
 pub fn rename_patiently(mut rename: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     for pause in (0..9).map(|n| 1 << n) {
         match rename() {
-            Err(e) if is_held(&e) || e.kind() == io::ErrorKind::PermissionDenied => {
+            Err(e) if may_be_held(&e) => {
                 sleep(Duration::from_millis(pause));
             }
             done => return done,
@@ -50,6 +55,24 @@ pub fn rename_patiently(mut rename: impl FnMut() -> io::Result<()>) -> io::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Where a refusal is final, it is told at once.
+    #[test]
+    fn renaming_is_tried_again_where_waiting_may_help() {
+        let tries = |error: fn() -> io::Error| {
+            let mut tries = 0;
+            let renamed = rename_patiently(|| {
+                tries += 1;
+                Err(error())
+            });
+            renamed.unwrap_err();
+            tries
+        };
+        assert_eq!(tries(|| io::Error::from_raw_os_error(HELD[0])), 10);
+        let denied = if cfg!(windows) { 10 } else { 1 };
+        assert_eq!(tries(|| io::ErrorKind::PermissionDenied.into()), denied);
+        assert_eq!(tries(|| io::ErrorKind::StorageFull.into()), 1);
+    }
 
     #[test]
     fn an_error_tells_whether_a_file_is_held() {

@@ -60,6 +60,7 @@
 //! | see how large a range is, and divide a table | [`Table::approximate_bytes`], [`Table::key_at_fraction`], [`Table::splits`] |
 //! | read several tables as one, keep many open | [`Table::merge`], [`DbTable::merge`], module [`merge`]; [`TableCache`] |
 //! | pass on sorted entries, whatever holds them | [`SortedInput`], [`SortedEntries`] |
+//! | entries in any order | [`Sorter`] |
 //! | tables of a LevelDB database, with sequence numbers and deletions | [`DbTable`], [`DbTableBuilder`], module [`db`] |
 //! | whole LevelDB databases | the crate [`leveltable-database`](https://docs.rs/leveltable-database) |
 //! | check a table or a database, rescue a damaged one | the crate [`leveltable-repair`](https://docs.rs/leveltable-repair) |
@@ -104,6 +105,7 @@ mod read;
 #[doc(hidden)]
 pub mod sister_crates;
 mod sorted_input;
+mod sorter;
 mod write;
 
 /// The crate whose [`Bytes`](bytes::Bytes) this interface uses.
@@ -129,6 +131,7 @@ pub use read::walk::run::TableRun;
 pub use sorted_input::{
     RangeMap, SortedCursor, SortedEntries, SortedInput, SortedMap, SortedSlice,
 };
+pub use sorter::{Sorted, Sorter};
 pub use write::builder::TableBuilder;
 pub use write::new_file::{Destination, NewFile};
 pub use write::options::WriteOptions;

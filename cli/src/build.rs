@@ -16,10 +16,8 @@ use crate::path::is_url;
 use crate::place::{check_no_secret, check_order_of_arguments};
 use crate::remote;
 use crate::set::Shard;
-use crate::sort::{KeyOrder, Sorter};
-use crate::write::{
-    Add, TableOptions, check_out, is_stdout, parse_size, report_leftovers, write_table,
-};
+use crate::sort::{Add, KeyOrder, drain, sort_failed, sorter};
+use crate::write::{TableOptions, check_out, is_stdout, parse_size, report_leftovers, write_table};
 
 /// Build a table or a database from lines of text, CSV or JSON lines.
 ///
@@ -143,36 +141,37 @@ fn fill(
     args: &Args,
 ) -> Result<(), Failure> {
     let mut progress = Progress::bytes(entries.size);
-    let mut sorter = args
-        .sort
-        .then(|| Sorter::new(order, args.keep_last, args.sort_memory));
-    let (mut previous, mut count) = (None, 0u64);
-    while let Some((key, value)) = entries.next()? {
+    let sorter = || sorter(order, args.keep_last, args.sort_memory);
+    let mut sorter = args.sort.then(sorter);
+    let (mut previous, mut count) = (Vec::new(), 0u64);
+    while entries.next()? {
         // Asking for the time takes as long as the entry.
         count += 1;
         if count.is_multiple_of(256) {
             progress.set(entries.position());
         }
+        let (key, value) = entries.current();
         match &mut sorter {
-            Some(sorter) => sorter.add(&key, &value)?,
-            None => add(&key, &value).map_err(|e| match e.kind() {
-                ErrorKind::OutOfOrder => {
-                    let previous = previous.as_deref().unwrap_or_default();
-                    Failure::new(out_of_order(order, previous, &key)).at(entries.place())
-                }
-                ErrorKind::TooLarge => Failure::from(e).at(entries.place()),
-                _ => e.into(),
-            })?,
+            Some(sorter) => sorter.add(key, value).map_err(sort_failed)?,
+            None => {
+                add(key, value).map_err(|e| match e.kind() {
+                    ErrorKind::OutOfOrder => {
+                        Failure::new(out_of_order(order, &previous, key)).at(entries.place())
+                    }
+                    ErrorKind::TooLarge => Failure::from(e).at(entries.place()),
+                    _ => e.into(),
+                })?;
+                key.clone_into(&mut previous);
+            }
         }
-        previous = Some(key);
     }
-    if previous.is_none() && !args.allow_empty {
+    if count == 0 && !args.allow_empty {
         // Usually the command that should have written them has failed.
         let what = "no entries: use --allow-empty to build an empty table";
         return Err(Failure::new(what).at(&entries.name));
     }
     match sorter {
-        Some(sorter) => sorter.drain(add),
+        Some(sorter) => drain(sorter, order, add),
         None => Ok(()),
     }
 }

@@ -52,6 +52,10 @@ pub(crate) struct Args {
 type Key = Result<Vec<u8>, Failure>;
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
+    // First of all: a path of Windows is no key, since `\` begins an escape.
+    for key in &args.key {
+        check_order_of_arguments(Path::new(key), &args.file)?;
+    }
     // A key that cannot be read is an error before any answer is printed.
     let parse = |key: &OsString| {
         let key = key.as_encoded_bytes();
@@ -59,9 +63,6 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     };
     let given = args.key.iter().map(|key| parse(key).transpose());
     let given = given.collect::<Result<Vec<_>, _>>()?;
-    for key in &args.key {
-        check_order_of_arguments(Path::new(key), &args.file)?;
-    }
     note_part(&args.file);
     let opened = args.lookup.open(&args.file, false)?;
     let has_versions = matches!(&opened, Opened::Table(table) if table.database.is_some());

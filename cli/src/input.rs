@@ -9,6 +9,7 @@ use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
 use leveltable::db::ValueType;
+use memchr::memchr;
 
 use self::csv::CsvRecords;
 pub(crate) use self::json::parse_change;
@@ -18,9 +19,6 @@ use self::options::{Entry, Format, Parsed, check_no_gzip, parse_tag};
 use crate::failure::Failure;
 use crate::notation::Notation;
 use crate::row::stored_key;
-
-/// A key as the table stores it, and its value.
-type KeyValue = (Vec<u8>, Vec<u8>);
 
 /// A file of entries, or standard input.
 pub(crate) struct Input {
@@ -63,6 +61,8 @@ pub(crate) struct Entries<'a> {
     /// The name of the input, for messages.
     pub(crate) name: String,
     options: &'a InputOptions,
+    /// The current entry, with its key as the table stores it.
+    entry: Entry,
     /// Size of the input in bytes, if it is a file.
     pub(crate) size: Option<u64>,
 }
@@ -91,19 +91,25 @@ impl Entries<'_> {
             source,
             name,
             options,
+            entry: Entry::default(),
             size,
         })
     }
 
-    /// Reads the next entry. `None` at the end.
-    pub(crate) fn next(&mut self) -> Result<Option<KeyValue>, Failure> {
+    /// The key and the value of the current entry.
+    pub(crate) fn current(&self) -> (&[u8], &[u8]) {
+        (&self.entry.key, &self.entry.value)
+    }
+
+    /// Reads the next entry. Returns `false` at the end.
+    pub(crate) fn next(&mut self) -> Result<bool, Failure> {
         let read = match &mut self.source {
             Source::Lines(lines) => lines.next().map_err(|e| e.to_string()),
             Source::Csv(records) => records.next(),
         };
         let parsed = match read {
-            Ok(is_there) => is_there.then(|| self.parse()).transpose(),
-            Err(what) => Err(what),
+            Ok(true) => self.parse().map(|()| true),
+            read => read,
         };
         parsed.map_err(|what| Failure::new(what).at(self.place()))
     }
@@ -125,20 +131,21 @@ impl Entries<'_> {
         format!("{}, line {number}", self.name)
     }
 
-    fn parse(&self) -> Parsed<KeyValue> {
+    fn parse(&mut self) -> Parsed<()> {
         let is_json = self.options.format == Format::Jsonl;
-        let Entry { key, tag, value } = match &self.source {
-            Source::Csv(records) => records.parse(self.options)?,
-            Source::Lines(lines) if is_json => parse_json(&lines.line, self.options)?,
-            Source::Lines(lines) => parse_tabs(&lines.line, self.options)?,
-        };
-        match tag {
-            Some((_, ValueType::Deletion)) if !value.is_empty() => {
-                Err("a deletion cannot have a value".into())
-            }
-            Some(tag) => Ok((stored_key(&key, tag), value)),
-            None => Ok((key, value)),
+        match &self.source {
+            Source::Csv(records) => self.entry = records.parse(self.options)?,
+            Source::Lines(lines) if is_json => self.entry = parse_json(&lines.line, self.options)?,
+            Source::Lines(lines) => parse_tabs(&lines.line, self.options, &mut self.entry)?,
         }
+        match self.entry.tag {
+            Some((_, ValueType::Deletion)) if !self.entry.value.is_empty() => {
+                return Err("a deletion cannot have a value".into());
+            }
+            Some(tag) => self.entry.key = stored_key(&self.entry.key, tag),
+            None => {}
+        }
+        Ok(())
     }
 }
 
@@ -194,7 +201,8 @@ impl Lines {
     }
 }
 
-fn parse_tabs(line: &[u8], options: &InputOptions) -> Parsed<Entry> {
+/// Parses a line into `entry`, whose memory is used again.
+fn parse_tabs(line: &[u8], options: &InputOptions, entry: &mut Entry) -> Parsed<()> {
     let (notation, is_database) = (options.notation(), options.has_versions());
     let (columns, names, number, or) = if is_database {
         (4, "key, sequence, type and value", "four", "")
@@ -214,19 +222,20 @@ fn parse_tabs(line: &[u8], options: &InputOptions) -> Parsed<Entry> {
             format!("no {name}: expected {names}, separated by tabs{hint}")
         })
     };
-    let key = options.key([notation.parse(field("key")?)].into_iter())?;
-    let mut tag = None;
+    entry.key.clear();
+    notation.parse_into(field("key")?, &mut entry.key)?;
+    options.pad(&mut entry.key)?;
     if is_database {
-        tag = Some(parse_tag(field("sequence")?, field("type")?)?);
+        entry.tag = Some(parse_tag(field("sequence")?, field("type")?)?);
     }
     let written = field("value")?;
-    if notation == Notation::Text && written.contains(&b'\t') {
+    if notation == Notation::Text && memchr(b'\t', written).is_some() {
         return Err(format!(
             r"more than {number} columns: write a tab in a value as \t{or}"
         ));
     }
-    let value = notation.parse(written)?;
-    Ok(Entry { key, tag, value })
+    entry.value.clear();
+    notation.parse_into(written, &mut entry.value)
 }
 
 /// Returns a hint if a line that is no entry looks like one in another format.

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::path::is_url;
 use crate::row::{RowSource, Walk};
 use crate::set::{Set, Shard};
-use crate::write::Add;
+use crate::sort::Add;
 
 /// Every operation on a URL, which comes after [`check`].
 pub(crate) fn needs_feature<T>(path: &Path) -> Result<T> {

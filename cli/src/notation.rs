@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use memchr::memchr;
 use serde::Serializer as _;
 use serde::ser::SerializeMap as _;
 use serde_json::value::RawValue;
@@ -31,11 +32,18 @@ impl Notation {
 
     /// Decodes `written`.
     pub(crate) fn parse(self, written: &[u8]) -> Result<Vec<u8>, String> {
+        let mut bytes = Vec::with_capacity(written.len());
+        self.parse_into(written, &mut bytes).map(|()| bytes)
+    }
+
+    /// Decodes `written`, and appends it to `bytes`.
+    pub(crate) fn parse_into(self, written: &[u8], bytes: &mut Vec<u8>) -> Result<(), String> {
         match self {
-            Notation::Text => unescape(written),
-            Notation::Hex => unhex(written),
-            Notation::Raw => Ok(written.to_vec()),
+            Notation::Text => return unescape(written, bytes),
+            Notation::Hex => bytes.extend(unhex(written)?),
+            Notation::Raw => bytes.extend_from_slice(written),
         }
+        Ok(())
     }
 
     /// Returns the first `most` characters that write `bytes`, and two dots if there are more.
@@ -117,11 +125,12 @@ fn is_plain(c: char) -> bool {
     }
 }
 
-fn unescape(written: &[u8]) -> Result<Vec<u8>, String> {
-    if !written.contains(&b'\\') {
-        return Ok(written.to_vec());
+fn unescape(written: &[u8], bytes: &mut Vec<u8>) -> Result<(), String> {
+    if memchr(b'\\', written).is_none() {
+        bytes.extend_from_slice(written);
+        return Ok(());
     }
-    let (mut bytes, mut rest) = (Vec::new(), written);
+    let mut rest = written;
     while let Some(at) = rest.iter().position(|&b| b == b'\\') {
         let (plain, escape) = rest.split_at(at);
         bytes.extend_from_slice(plain);
@@ -142,7 +151,7 @@ fn unescape(written: &[u8]) -> Result<Vec<u8>, String> {
         rest = after;
     }
     bytes.extend_from_slice(rest);
-    Ok(bytes)
+    Ok(())
 }
 
 #[cold]

@@ -16,7 +16,7 @@ use crate::output::{note, report};
 use crate::path::is_url;
 use crate::place::check_url;
 use crate::remote::{self, file_at};
-use crate::sort::KeyOrder;
+use crate::sort::{Add, KeyOrder};
 
 /// Options for writing a table.
 #[derive(Args)]
@@ -166,9 +166,6 @@ pub(crate) fn check_out(out: &Path, force: bool) -> Result<(), Failure> {
         Ok(_) => Err(Failure::taken(out)),
     }
 }
-
-/// Takes the entries of a new table.
-pub(crate) type Add<'a> = dyn FnMut(&[u8], &[u8]) -> leveltable::Result<()> + 'a;
 
 /// Writes a table of the entries that `fill` adds to `out`: a file, which appears when it is complete, an object, or standard output
 /// for `-`. Returns the summary, and prints it on a terminal.

@@ -1,13 +1,16 @@
-//! Damaged directories: what repair writes of them was once put, and no key differs outside of what the report says.
+//! Damaged directories: what repair writes of them is what the plain model does, was once put, and no key differs outside of what the
+//! report says.
 
 #![no_main]
 
 use std::fs;
+use std::path::Path;
 
 use arbitrary::Arbitrary;
 use leveltable::ErrorKind;
 use leveltable_database::Database;
 use leveltable_fuzz::databases::{Contents, Input, directory, write};
+use leveltable_fuzz::recovery::{Files, recover};
 use leveltable_repair::{Grade, RepairOptions, RepairReport, repair};
 use libfuzzer_sys::fuzz_target;
 
@@ -49,6 +52,7 @@ fuzz_target!(|broken: Broken<'_>| {
         .map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())))
         .collect::<leveltable::Result<_>>()
         .expect("the new one is sound");
+    assert_eq!(found, recover(&files(dir)), "{report:?}");
     if broken.database.record.is_some() {
         return; // which may put anything
     }
@@ -64,6 +68,16 @@ fuzz_target!(|broken: Broken<'_>| {
         }
     }
 });
+
+fn files(dir: &Path) -> Files {
+    let files = fs::read_dir(dir).expect("it is there");
+    let file = |file: std::io::Result<fs::DirEntry>| {
+        let file = file.expect("it is there");
+        let name = file.file_name().into_string().expect("text");
+        (name, fs::read(file.path()).expect("it can be read"))
+    };
+    files.map(file).collect()
+}
 
 fn has_damage(damaged: &std::collections::BTreeSet<String>, part: &str) -> bool {
     damaged.iter().any(|name| name.contains(part))

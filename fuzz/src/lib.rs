@@ -8,6 +8,7 @@ pub mod model;
 pub mod naive;
 pub mod parts;
 pub mod pieces;
+pub mod recovery;
 pub mod remote;
 pub mod seeds;
 pub mod source;

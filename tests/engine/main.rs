@@ -28,6 +28,7 @@ mod publish;
 mod reads;
 mod regressions;
 mod runs;
+mod sorter;
 mod sstable_crate;
 mod table_cache;
 mod walk_speed;

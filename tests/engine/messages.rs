@@ -325,7 +325,7 @@ fn too_many_open_files_have_a_remedy() {
         "{error}"
     );
     assert!(
-        error.ends_with("; each open table holds a file: TableCache limits how many are open"),
+        error.contains("`ulimit -n`") && error.contains("TableCache"),
         "{error}"
     );
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use leveltable::Sorter;
 use leveltable_database::{Database, DatabaseFile, FileKind, FileState, GapKind};
 
 use super::options;
@@ -11,7 +12,7 @@ use crate::failure::Failure;
 use crate::open::Keys;
 use crate::output::{complain, count, note, print};
 use crate::salvage::{Args, lines_of, rescue};
-use crate::sort::{KeyOrder, Sorter};
+use crate::sort::{KeyOrder, drain, sort_failed, sorter};
 use crate::write::{check_out, write_table};
 
 /// Memory for sorting the entries.
@@ -42,13 +43,13 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         Failure::of(input, what)
     })?;
     let found = Found::of(&db, order, args.unlisted)?;
-    if found.versions.is_empty() {
+    if found.versions.entries() == 0 {
         let why = found.left_out.first().map_or("no entries", String::as_str);
         return Err(Failure::of(input, format!("nothing to salvage: {why}")));
     }
     let options = args.table.write(order)?;
     let written = write_table(&args.out, args.force, &options, |add| {
-        found.versions.drain(add)
+        drain(found.versions, order, add)
     })?;
     let (tables, logs) = (count(found.tables, "table"), count(found.logs, "log"));
     let (entries, out) = (
@@ -68,7 +69,7 @@ impl Found {
         let mut found = Found {
             order,
             // A table that was compacted may still be there, with the same entries.
-            versions: Sorter::new(order, true, MEMORY),
+            versions: sorter(order, true, MEMORY),
             tables: 0,
             logs: 0,
             left_out: Vec::new(),
@@ -100,7 +101,7 @@ impl Found {
                 self.tables += 1;
                 for entry in rescued.table.table.iter() {
                     let (key, value) = entry?;
-                    self.versions.add(&key, &value)?;
+                    self.versions.add(key, value).map_err(sort_failed)?;
                 }
                 let parts = rescued.left_out.iter();
                 self.left_out
@@ -115,7 +116,10 @@ impl Found {
         self.logs += 1;
         records::read(path, |_, record| {
             match record {
-                Record::Change(row) => self.versions.add(&row.stored_key(), &row.value)?,
+                Record::Change(row) => {
+                    let added = self.versions.add(row.stored_key(), &row.value);
+                    added.map_err(sort_failed)?;
+                }
                 Record::Edit(_) | Record::No(GapKind::Zeros, _) => {}
                 Record::No(_, what) => self.left_out.push(format!("{}, {what}", file.name)),
             }

@@ -127,29 +127,32 @@ impl InputOptions {
 
     /// Returns the key of these parts.
     pub(super) fn key(&self, parts: impl Iterator<Item = Parsed<Vec<u8>>>) -> Parsed<Vec<u8>> {
-        let parts: Parsed<Vec<_>> = parts.map(|part| self.padded(part?)).collect();
+        let padded = |part: Parsed<Vec<u8>>| {
+            let mut part = part?;
+            self.pad(&mut part).map(|()| part)
+        };
+        let parts: Parsed<Vec<_>> = parts.map(padded).collect();
         Ok(parts?.join(self.key_separator.as_bytes()))
     }
 
-    /// Returns a part of a key, with zeros before a number if it is to be padded.
-    fn padded(&self, part: Vec<u8>) -> Parsed<Vec<u8>> {
+    /// Adds zeros before a part of a key that is a number, if it is to be padded.
+    pub(super) fn pad(&self, part: &mut Vec<u8>) -> Parsed<()> {
         let Some(width) = self.pad.map(usize::from) else {
-            return Ok(part);
+            return Ok(());
         };
-        let text = String::from_utf8_lossy(&part);
+        let text = String::from_utf8_lossy(part);
         let unsigned = text.trim_start_matches(['-', '+']);
         let is_number = unsigned.starts_with(|c: char| c.is_ascii_digit());
         if is_number && part.iter().all(u8::is_ascii_digit) {
             if part.len() > width {
                 return Err(format!("{text} has more than the {width} digits of --pad"));
             }
-            return Ok(format!("{text:0>width$}").into_bytes());
-        }
-        if is_number && text.parse::<f64>().is_ok() {
+            *part = format!("{text:0>width$}").into_bytes();
+        } else if is_number && text.parse::<f64>().is_ok() {
             let what = "--pad is for whole numbers from 0";
             return Err(format!("{text} in a key: {what}"));
         }
-        Ok(part)
+        Ok(())
     }
 
     /// Returns the message for one field, `name`, that would be both key and value.
@@ -168,6 +171,7 @@ impl InputOptions {
 pub(super) type Parsed<T> = Result<T, String>;
 
 /// An entry as it is read.
+#[derive(Default)]
 pub(super) struct Entry {
     pub(super) key: Vec<u8>,
     pub(super) tag: Option<Tag>,

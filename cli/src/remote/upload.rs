@@ -19,7 +19,7 @@ use super::store::locate_with;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::complain;
-use crate::write::Add;
+use crate::sort::Add;
 
 /// A table that appears in a store when it is finished, and never if it is aborted or the user ends the program before.
 ///

@@ -51,7 +51,9 @@ fn get_finds_present_keys_and_reports_absent_ones() {
         };
         // Each lookup is a process, so look up only a few keys from all over the table.
         let step = table.entries.len() / 5 + 1;
-        for (stored, value) in table.entries.iter().step_by(step) {
+        // A command of Windows has 32,767 characters.
+        let fits = |(key, _): &&Entry| cfg!(unix) || key.len() < 10_000;
+        for (stored, value) in table.entries.iter().step_by(step).filter(fits) {
             let (key, at, value_type) = match table.is_database {
                 true => {
                     let (user_key, sequence, value_type) = split(stored);

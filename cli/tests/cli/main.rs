@@ -82,6 +82,12 @@ fn complaint(output: Output, status: i32) -> String {
     line.to_owned()
 }
 
+/// The command that repairs a database, as messages show it.
+fn repair_command(db: &Path) -> String {
+    let quote = if cfg!(windows) { "\"" } else { "" };
+    format!("`leveltable repair {quote}{}{quote} NEW`", db.display())
+}
+
 fn json_lines(bytes: &[u8]) -> Vec<Value> {
     let lines = str::from_utf8(bytes).unwrap().lines();
     lines

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use leveltable_database::{DatabaseBuildOptions, DatabaseBuilder};
+use leveltable_database::{DatabaseBuildOptions, DatabaseBuilder, IndexedDbComparator};
 use tempfile::TempDir;
 
-use super::{complaint, json_lines, names_in, run, tool};
+use super::{complaint, json_lines, names_in, repair_command, run, tool};
 
 /// A database of a few tables, with keys that are no text.
 fn database(directory: &Path) -> PathBuf {
@@ -104,7 +104,7 @@ fn what_is_refused_leaves_nothing() {
 fn a_file_that_is_refused_belongs_to_a_database_that_can_be_repaired() {
     let scratch = TempDir::new().unwrap();
     let db = database(scratch.path());
-    let command = format!("`leveltable repair {} NEW`", db.display());
+    let command = repair_command(&db);
     let (table, out) = (db.join("000002.ldb"), scratch.path().join("out"));
     fs::write(&table, "torn").unwrap();
     let points = |args: &[&Path]| {
@@ -146,4 +146,200 @@ fn an_unknown_order_is_asked_for() {
     let info = run([Path::new("info"), &scratch.path().join("new")]);
     let info = String::from_utf8(info.stdout).unwrap();
     assert!(info.contains("idb_cmp1"), "{info}");
+}
+
+/// Every command that the owner of a broken database is told to type.
+#[test]
+#[cfg(unix)]
+fn the_commands_of_the_page_run_as_they_are_written_down() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/repair.md");
+    let page = fs::read_to_string(page).unwrap();
+    let blocks: Vec<&str> = { page.split("```sh\n").skip(1) }
+        .map(|rest| rest.split("```").next().unwrap())
+        .collect();
+    let dirs = [
+        "My World/db",
+        "Default/Local Storage/leveldb",
+        "Default/IndexedDB/https_example.org_0.indexeddb.leveldb",
+        "geth/chaindata",
+        "Data/worlds/mine/data/actors",
+    ];
+    let mut repaired = 0;
+    for block in &blocks {
+        let scratch = TempDir::new().unwrap();
+        let sh = |script: &str| {
+            let path = std::env::var("PATH").unwrap();
+            let tool = Path::new(env!("CARGO_BIN_EXE_leveltable"))
+                .parent()
+                .unwrap();
+            let mut sh = std::process::Command::new("sh");
+            sh.env("PATH", format!("{}:{path}", tool.display()));
+            let output = sh
+                .args(["-ec", script])
+                .current_dir(scratch.path())
+                .output();
+            let output = output.unwrap();
+            assert!(output.status.success(), "{script}: {output:?}");
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        for dir in dirs {
+            let dir = scratch.path().join(dir);
+            fs::create_dir_all(dir.parent().unwrap()).unwrap();
+            let options = match dir.to_str().unwrap().contains("indexeddb") {
+                true => DatabaseBuildOptions::new().comparator(IndexedDbComparator),
+                false => DatabaseBuildOptions::new(),
+            };
+            let mut builder = DatabaseBuilder::create(&dir, options).unwrap();
+            builder.put([0, 0, 0, 0, 5], "five").unwrap();
+            builder.finish().unwrap();
+            fs::remove_file(dir.join("CURRENT")).unwrap();
+        }
+        fs::create_dir(scratch.path().join("geth/chaindata/ancient")).unwrap();
+        if block.contains("db.new") && !block.contains("leveltable repair") {
+            sh("leveltable repair 'My World/db' 'My World/db.new'");
+        }
+        let said = sh(block);
+        let moves: Vec<&str> = said
+            .lines()
+            .filter(|line| line.starts_with("  mv "))
+            .collect();
+        repaired += moves.len() / 2;
+        if !block.contains("mv ") {
+            sh(&moves.join("\n"));
+        }
+        let moved = block.contains("geth");
+        assert!(!moved || scratch.path().join("geth/chaindata/ancient").is_dir());
+    }
+    assert_eq!((blocks.len(), repaired), (7, 6));
+}
+
+#[cfg(target_os = "linux")]
+mod ends {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
+    use leveltable_database::Database;
+
+    use crate::signals::{send_signal, tool_with_signals};
+
+    const ENTRIES: u64 = 60_000;
+
+    /// A database of 6 MB without its CURRENT: nothing is lost of it.
+    fn large(directory: &Path) {
+        let old = directory.join("old");
+        let options = DatabaseBuildOptions::new().table_bytes(1 << 20);
+        let mut builder = DatabaseBuilder::create(&old, options).unwrap();
+        for i in 0..ENTRIES {
+            let value = i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_string().repeat(5);
+            builder.put(format!("{i:08}"), value).unwrap();
+        }
+        builder.finish().unwrap();
+        fs::remove_file(old.join("CURRENT")).unwrap();
+    }
+
+    fn names(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn is_whole(db: &Path) -> bool {
+        let db = Database::open_read_only(db).unwrap();
+        db.iter().map(Result::unwrap).count() as u64 == ENTRIES
+    }
+
+    /// Ends a repair after each of 30 times by a signal. Returns how often that was before its end.
+    fn end_by(signal: &str, check_left: impl Fn(BTreeSet<String>)) -> u32 {
+        let scratch = TempDir::new().unwrap();
+        large(scratch.path());
+        let before = crate::names_in(&scratch.path().join("old"));
+        let mut ended = 0;
+        for round in 0..30u64 {
+            let mut repair = tool_with_signals(None);
+            repair
+                .args(["repair", "old", "new", "--report", "report"])
+                .current_dir(scratch.path())
+                .stdout(Stdio::null());
+            let child = repair.stderr(Stdio::piped()).spawn().unwrap();
+            std::thread::sleep(Duration::from_millis(5 + round * 25));
+            send_signal(signal, &child);
+            let status = child.wait_with_output().unwrap().status;
+            let mut left = names_in(scratch.path());
+            assert!(left.remove("old"));
+            if left.remove("new") {
+                assert!(is_whole(&scratch.path().join("new")));
+            }
+            match (status.code(), status.signal()) {
+                (Some(0), _) => assert_eq!(left, names(&["report"])),
+                (Some(130), _) | (None, Some(_)) => ended += 1,
+                other => panic!("{other:?}"),
+            }
+            if status.code() != Some(0) {
+                check_left(left);
+            }
+            assert_eq!(crate::names_in(&scratch.path().join("old")), before);
+            for name in names_in(scratch.path()) {
+                let path = scratch.path().join(&name);
+                match path.is_dir() {
+                    true if name != "old" => fs::remove_dir_all(path).unwrap(),
+                    true => {}
+                    false => fs::remove_file(path).unwrap(),
+                }
+            }
+        }
+        ended
+    }
+
+    #[test]
+    fn an_interrupted_repair_leaves_nothing_or_all() {
+        let ended = end_by("-INT", |left| assert!(left.is_empty(), "{left:?}"));
+        assert!(ended > 0);
+    }
+
+    #[test]
+    fn a_killed_repair_leaves_a_whole_directory_or_what_is_named_temporary() {
+        let ended = end_by("-KILL", |mut left| {
+            left.remove("report");
+            let is_temporary = |name: &String| name.starts_with(".leveltable-");
+            assert!(left.len() <= 1 && left.iter().all(is_temporary), "{left:?}");
+        });
+        assert!(ended > 0);
+    }
+
+    #[test]
+    #[ignore = "mounts small disks, in a user namespace"]
+    fn a_full_disk_is_an_error_that_leaves_nothing_of_a_repair() {
+        let scratch = TempDir::new().unwrap();
+        large(scratch.path());
+        let tool = env!("CARGO_BIN_EXE_leveltable");
+        let (mut filled, mut whole) = (0, 0);
+        let files = fs::read_dir(scratch.path().join("old")).unwrap();
+        let bytes: u64 = files
+            .map(|file| file.unwrap().metadata().unwrap().len())
+            .sum();
+        for round in 1..=30 {
+            let kib = 16 + bytes / 1024 * round / 24;
+            let space = if round % 8 == 0 { "" } else { "--ignore-space" };
+            let script = format!(
+                "mkdir -p disk && mount -t tmpfs -o size={kib}k none disk && {tool} repair old disk/db {space} > shown; \
+                 code=$?; ls -A disk | wc -l; exit $code"
+            );
+            let mut unshare = Command::new("unshare");
+            unshare.args(["-rm", "sh", "-c", &script]);
+            let output = unshare.current_dir(scratch.path()).output().unwrap();
+            let left = String::from_utf8(output.stdout.clone()).unwrap();
+            if output.status.code() == Some(0) {
+                whole += 1;
+                assert_eq!(left, "1\n");
+                continue;
+            }
+            let message = complaint(output, 2);
+            let is_known = ["No space left", "are free"].map(|what| message.contains(what));
+            assert!(is_known.contains(&true), "{message}");
+            filled += u32::from(is_known[0]);
+            assert_eq!(left, "0\n", "{message}");
+        }
+        assert!(filled > 15 && whole > 0, "{filled} {whole}");
+    }
 }

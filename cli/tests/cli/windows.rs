@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::os::windows::fs::OpenOptionsExt as _;
+use std::os::windows::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -84,6 +85,26 @@ fn repair_and_compact_notice_a_writer_by_its_lock() {
     assert!(shown.contains("  move "), "{shown}");
 }
 
+#[test]
+fn the_commands_that_compact_prints_put_the_new_directory_in_place() {
+    let directory = TempDir::new().unwrap();
+    let [dir, new] = ["my db", "new db"].map(|name| directory.path().join(name));
+    fs::rename(database(&directory), &dir).unwrap();
+    let said = stdout(run(["compact".as_ref(), dir.as_os_str(), new.as_os_str()]));
+    let said = String::from_utf8(said).unwrap();
+    let commands: Vec<&str> = said.lines().filter(|line| line.starts_with("  ")).collect();
+    assert_eq!(commands.len(), 2, "{said}");
+    for command in commands {
+        let mut shell = std::process::Command::new("cmd");
+        shell.raw_arg(format!("/s /c \"{}\"", command.trim()));
+        assert!(shell.status().unwrap().success(), "{command}");
+    }
+    let expected = ["my db", "my db.old"].map(str::to_owned);
+    assert_eq!(names_in(directory.path()), expected.into());
+    let value = stdout(run(["get".as_ref(), dir.as_os_str(), "a".as_ref()]));
+    assert_eq!(value, b"1\n");
+}
+
 /// Builds a table at a path and a database beside it, and reads both.
 fn assert_writable(path: &Path) {
     let output = build(path, &[]);
@@ -97,6 +118,25 @@ fn assert_writable(path: &Path) {
     stdout(build(&database, &["--database"]));
     assert_eq!(
         stdout(run(["get".as_ref(), database.as_os_str(), "a".as_ref()])),
+        b"1\n"
+    );
+}
+
+#[test]
+fn a_table_that_is_held_is_an_error_that_says_what_to_do() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("table.ldb");
+    stdout(build(&path, &[]));
+    let held = hold(&path);
+    for command in ["scan", "info", "verify"] {
+        let error = complaint(run([command.as_ref(), path.as_os_str()]), 2);
+        for words in ["table.ldb", "close that program", "shadow copy"] {
+            assert!(error.contains(words), "{command}: {error}");
+        }
+    }
+    drop(held);
+    assert_eq!(
+        stdout(run(["get".as_ref(), path.as_os_str(), "a".as_ref()])),
         b"1\n"
     );
 }

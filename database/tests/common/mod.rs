@@ -35,6 +35,8 @@ pub(crate) struct Settings {
     pub(crate) reverse: bool,
     /// Bytewise, by the name of Chrome's IndexedDB.
     pub(crate) indexed_db: bool,
+    /// By goleveldb, which only some tests have.
+    pub(crate) goleveldb: bool,
 }
 
 impl Default for Settings {
@@ -48,11 +50,12 @@ impl Default for Settings {
             reuse_logs: false,
             reverse: false,
             indexed_db: false,
+            goleveldb: false,
         }
     }
 }
 
-/// A process in which C++ LevelDB runs. It ends when this is dropped.
+/// A process in which C++ LevelDB runs, or another that takes the same commands. It ends when this is dropped.
 pub(crate) struct Writer {
     child: Child,
     input: ChildStdin,
@@ -61,7 +64,11 @@ pub(crate) struct Writer {
 
 impl Writer {
     pub(crate) fn start() -> Writer {
-        let mut command = Command::new(program());
+        Writer::of(program())
+    }
+
+    pub(crate) fn of(program: &Path) -> Writer {
+        let mut command = Command::new(program);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         Writer {

@@ -43,7 +43,7 @@ fn settings(random: &mut fastrand::Rng) -> Settings {
         bloom_bits: [0, 4, 10][random.usize(..3)],
         reuse_logs: random.bool(),
         reverse: random.u8(..8) == 0,
-        indexed_db: false,
+        ..Settings::default()
     }
 }
 

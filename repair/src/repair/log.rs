@@ -118,8 +118,8 @@ fn read(
 }
 
 impl Logged {
-    /// Reads the next log. Changes with sequence numbers above `tables_end` are in no table, if this is the first log, and the one that the
-    /// MANIFEST names is missing.
+    /// Reads the next log. Changes with sequence numbers above `tables_end` are in no table, if no log had a batch so far, and one before this
+    /// is missing, or has none: LevelDB begins a log when the one before has some.
     pub(super) fn read(
         &mut self,
         dir: &dyn Directory,
@@ -191,7 +191,7 @@ impl Logged {
             .filter(|lost| lost.start > 0 && lost.end <= MAX_SEQUENCE);
         let changes = counted.map(|lost| lost.end - lost.start);
         let mut reason = match (&changes, self.expected) {
-            (Some(changes), None) => format!("{changes} changes of a missing log are lost"),
+            (Some(changes), None) => format!("{changes} changes of an earlier log are lost"),
             (Some(changes), _) => format!("{changes} changes before this place are lost"),
             (None, _) => "changes are lost".to_owned(),
         };

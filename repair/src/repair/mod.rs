@@ -323,10 +323,11 @@ fn read_logs(dir: &dyn Directory, case: &Case<'_>, logs: &mut [Log]) -> Result<L
     let named = case.manifest.and_then(|manifest| manifest.log);
     let is_missing = |named: &u64| *named > 0 && logs.iter().all(|log| log.number != *named);
     let missing = named.filter(is_missing);
-    let mut logged = Logged::default();
+    let (mut logged, mut lacks_first) = (Logged::default(), false);
     for log in logs.iter_mut().filter(|log| log.counts) {
-        let ends = missing.filter(|&missing| log.number > missing);
-        logged.read(dir, log, ends.map(|_| case.tables_end()))?;
+        lacks_first |= missing.is_some_and(|missing| log.number > missing);
+        logged.read(dir, log, lacks_first.then(|| case.tables_end()))?;
+        lacks_first |= log.versions == 0;
     }
     Ok(logged)
 }

@@ -3,7 +3,8 @@
 //!
 //! Needs a C++ compiler and `libleveldb-dev`: `cargo test -p leveltable-repair --test accidents -- --ignored --nocapture`.
 //! `LEVELTABLE_LARGE=1` takes 20 databases and 1,000 pairs of accidents; `LEVELTABLE_DATABASES` and `LEVELTABLE_PAIRS` are other
-//! numbers. `LEVELTABLE_SEED` is another seed. A directory that fails is kept in `target/tmp/accidents`, with the report beside it.
+//! numbers. `LEVELTABLE_SEED` is another seed. With `LEVELTABLE_GOPATH`, see `owned.rs`, goleveldb writes databases, and opens those that
+//! are repaired. A directory that fails is kept in `target/tmp/accidents`, with the report beside it.
 #![cfg(unix)] // what it looks at in files
 
 use std::fs;
@@ -15,8 +16,8 @@ use leveltable_database::Database;
 
 use accident::{ALL, Accident, Strike};
 use common::{Settings, Writer, copy_dir, scratch};
-use outcome::{Difference, Repaired, by_repair_db, check_in_use, fingerprint};
-use owned::{Owned, read_copy};
+use outcome::{Difference, Repaired, by_repair_db, check_by_goleveldb, check_in_use, fingerprint};
+use owned::{Owned, goleveldb, read_copy};
 
 mod accident;
 #[path = "../../../database/tests/common/mod.rs"]
@@ -117,7 +118,8 @@ fn run(
     failures: &Failures,
 ) -> Option<Case> {
     let scratch = scratch();
-    let [dir, new, copy] = ["db", "new", "copy"].map(|name| scratch.path().join(name));
+    let [dir, new, copy, other] =
+        ["db", "new", "copy", "other"].map(|name| scratch.path().join(name));
     copy_dir(&owned.dir, &dir);
     let strikes: Option<Vec<_>> = { accidents.iter() }
         .map(|accident| accident.strike(&dir, owned, random))
@@ -159,6 +161,10 @@ fn run(
     let is_harmless = accidents.iter().all(|accident| accident.is_harmless());
     if is_harmless && owned.is_whole && !repaired.is_complete {
         fail("nothing is lost, and the report does not say so");
+    }
+    let contents = &repaired.contents;
+    if let Err(why) = check_by_goleveldb(&new, &other, contents, &owned.settings) {
+        fail(&format!("goleveldb: {why}"));
     }
     let is_used = check_in_use(
         &mut writer,
@@ -335,6 +341,13 @@ fn others(scratch: &Path) -> Vec<Owned> {
     for number in [3, 4, 8] {
         let at = dir(&format!("reused logs {number}"));
         let owned = Owned::make_with(number, &at, |settings| settings.reuse_logs = true);
+        others.push(owned);
+    }
+    for number in 0..if goleveldb().is_some() { 8 } else { 0 } {
+        let at = dir(&format!("goleveldb {number}"));
+        let mut owned = Owned::make_with(number, &at, |settings| settings.goleveldb = true);
+        owned.name = format!("goleveldb's {}", owned.name);
+        owned.was_killed = true; // it leaves the tables that a compaction has replaced when it closes
         others.push(owned);
     }
     // Of text: random bytes could be keys of IndexedDB, and in another order.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
 
 use leveltable_database::{Database, FileKind, FileState};
 
@@ -37,7 +39,7 @@ pub(crate) struct Owned {
 }
 
 impl Owned {
-    /// The database in `dir`, as C++ LevelDB reads a copy of it.
+    /// The database in `dir`, as the program that wrote it reads a copy of it.
     pub(crate) fn at(name: String, dir: PathBuf, removed: PathBuf, settings: Settings) -> Owned {
         let files = Database::open_read_only(&dir).unwrap().files().unwrap();
         let names = |kind| {
@@ -128,15 +130,42 @@ impl Owned {
     }
 }
 
-/// What C++ LevelDB reads from a copy of the database in `dir` after `change`.
+/// What the program that wrote it reads from a copy of the database in `dir` after `change`.
 pub(crate) fn read_copy(dir: &Path, settings: &Settings, change: impl FnOnce(&Path)) -> Contents {
     let scratch = crate::common::scratch();
     let copy = scratch.path().join("db");
     copy_dir(dir, &copy);
     change(&copy);
-    let mut writer = Writer::start();
+    let mut writer = start(settings);
     writer.open(&copy, settings);
     writer.dump(scratch.path()).into_iter().collect()
+}
+
+/// The program that writes databases of these settings.
+pub(crate) fn start(settings: &Settings) -> Writer {
+    if settings.goleveldb {
+        Writer::of(goleveldb().expect("Go, and goleveldb in LEVELTABLE_GOPATH"))
+    } else {
+        Writer::start()
+    }
+}
+
+/// A writer by goleveldb, compiled on first use, if `LEVELTABLE_GOPATH` says where that is: Debian's has `/usr/share/gocode`.
+pub(crate) fn goleveldb() -> Option<&'static Path> {
+    static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let build = || {
+        let path = std::env::var_os("LEVELTABLE_GOPATH")?;
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/accidents/writer.go");
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let program = target.join("goleveldb_writer");
+        let mut go = Command::new("go");
+        go.env("GO111MODULE", "off").env("GOPATH", path);
+        go.env("GOCACHE", target.join("go")).args(["build", "-o"]);
+        let status = go.arg(&program).arg(source).status();
+        assert!(status.expect("go").success(), "writer.go does not compile");
+        Some(program)
+    };
+    PROGRAM.get_or_init(build).as_deref()
 }
 
 /// A database as it is written.
@@ -180,7 +209,7 @@ impl Life {
         change(&mut settings);
         let (dir, removed) = (scratch.join("db"), scratch.join("removed"));
         fs::create_dir_all(&removed).unwrap();
-        let mut writer = Writer::start();
+        let mut writer = start(&settings);
         writer.open(&dir, &settings);
         Life {
             // A change has 200 bytes. One in four is of a key that was written before; in some databases, two in three.

@@ -7,6 +7,12 @@ mod encode;
 #[allow(dead_code)]
 mod memory;
 mod model;
+#[path = "../../../fuzz/src/naive.rs"]
+#[allow(dead_code, unreachable_pub)] // a library's there
+mod naive;
+#[path = "../../../fuzz/src/recovery.rs"]
+#[allow(unreachable_pub)]
+mod recovery;
 mod rules;
 mod simulated;
 mod simulation;

@@ -452,6 +452,11 @@ fn holes_of_logs_are_losses_of_any_key_and_gaps_without_holes_are_none() {
     // Between two logs.
     let findings = dir(&[("000004.log", &one), ("000007.log", &three)]).holds("a=v c=v");
     assert_eq!(findings, ["lost 000007.log .. .."]);
+    // Even if the first log lost all that it had: tables end below what comes next.
+    let findings = dir(&[("000004.log", &one[..9]), ("000007.log", &two)]).holds("b=v");
+    assert_eq!(findings, ["lost 000007.log .. .."]);
+    let findings = dir(&[("000004.log", b""), ("000007.log", &two)]).holds("b=v");
+    assert_eq!(findings, ["lost 000007.log .. .."]);
     // A damaged record before one that is cut is damage all the same.
     let mut damaged = cut.to_vec();
     damaged[one.len() + 2] ^= 1;

@@ -72,7 +72,11 @@ impl Simulation {
             }
         }
         match self.random.u8(..5) {
-            0 => self.flush(true),
+            0 => {
+                self.flush(true);
+                // Meanwhile, changes go to the next log.
+                (0..self.random.u8(..3)).for_each(|_| self.write());
+            }
             1 | 2 => self.compact(true),
             _ => {}
         }

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::error::{Error, Result};
+use crate::held::advice;
 #[cfg(feature = "async")]
 use crate::read::source::async_read_at::AsyncReadAt;
 use crate::read::source::opened_file::OpenedFile;
@@ -158,7 +159,7 @@ impl Source {
         };
         match source() {
             Ok(source) => Ok(source.named(path)),
-            Err(e) => Err(Error::io(doing, e).at_path(path)),
+            Err(e) => Err(Error::io(format!("{doing}{}", advice(&e)), e).at_path(path)),
         }
     }
 
