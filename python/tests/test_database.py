@@ -17,11 +17,16 @@ def written(tmp_path):
     """A database of several tables and a log, and its contents."""
     db = plyvel.DB(str(tmp_path / "db"), create_if_missing=True, write_buffer_size=1 << 16, bloom_filter_bits=10)
     model = churn(db)
-    # Compactions go on in the background for a while.
+    # Compactions go on in the background for a while: LevelDB begins one while level 0 has four tables, or two logs are live.
     ours = lt.Database(tmp_path / "db")
-    time.sleep(0.5)
-    while ours.refresh():
+    while True:
         time.sleep(0.5)
+        changed = ours.refresh()
+        live = [file for file in ours.files if file.state == "live"]
+        tables = [file for file in live if file.kind == "table" and file.level == 0]
+        logs = [file for file in live if file.kind == "log"]
+        if not changed and len(tables) < 4 and len(logs) == 1:
+            break
     yield tmp_path / "db", db, model
     db.close()
 

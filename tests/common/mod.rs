@@ -6,7 +6,7 @@
 use std::fs;
 use std::io;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
@@ -74,9 +74,15 @@ pub(crate) fn table_with_holes() -> (Bytes, Vec<Vec<u8>>, Vec<usize>) {
 
 /// A file of `testdata/`.
 pub(crate) fn testdata(name: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "testdata", name]
-        .iter()
-        .collect()
+    root().join("testdata").join(name)
+}
+
+/// The root of the repository, whichever of its packages this is compiled in.
+pub(crate) fn root() -> &'static Path {
+    let mut directories = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    directories
+        .find(|directory| directory.join("testdata").is_dir())
+        .expect("a directory with testdata")
 }
 
 /// The entries of a table there, as C++ LevelDB's generator wrote them beside it: each string after its length in

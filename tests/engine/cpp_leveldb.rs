@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use crate::common::root;
 use bytes::Bytes;
 use leveltable::{
     BloomFilterPolicy, Comparator, Compression, OpenOptions, Source, Table, WriteOptions,
@@ -91,7 +92,7 @@ impl Peer {
 fn peer_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cpp/peer.cc");
+        let source = root().join("tests/cpp/peer.cc");
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cpp_leveldb_peer");
         let mut compiler = Command::new("c++");
         compiler

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::common::{self, Entry};
+use crate::common::{self, Entry, root};
 use leveltable::filter::FixedPrefix;
 use leveltable::{BloomFilterPolicy, Compression, WriteOptions};
 
@@ -20,7 +20,7 @@ fn run(command: &mut Command) {
 
 /// Builds the tool of the earlier version.
 fn earlier_tool() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = root();
     let source = root.join("target/earlier");
     std::fs::create_dir_all(&source).unwrap();
     let mut archive = Command::new("git");

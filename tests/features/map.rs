@@ -145,7 +145,7 @@ fn error_of(path: &Path, source: fn(&Path) -> Result<Source>) -> ErrorKind {
         );
         sender.send(error.kind()).unwrap();
     });
-    let waited = receiver.recv_timeout(Duration::from_secs(20));
+    let waited = receiver.recv_timeout(Duration::from_secs(100));
     waited.expect("an error, soon")
 }
 

@@ -333,17 +333,20 @@ mod ends {
                 .spawn()
                 .unwrap();
             let mut input = child.stdin.take().unwrap();
+            // The input ends when the tool has: by itself, it would not end before.
+            let (ended, waiting) = std::sync::mpsc::channel::<()>();
             let writing = std::thread::spawn({
                 let text = text.clone();
                 move || {
                     let _ = input.write_all(text.as_bytes());
-                    std::thread::sleep(Duration::from_secs(1));
+                    let _ = waiting.recv_timeout(Duration::from_secs(60));
                 }
             });
             await_files(&mut child, scratch.path(), 1);
             std::thread::sleep(Duration::from_millis(round * 20));
             send_signal(signal, &child);
             let output = child.wait_with_output().unwrap();
+            drop(ended);
             let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
             assert_eq!(output.status.code(), Some(130), "{stderr}");
             assert_eq!(stderr, "interrupted: nothing was written\n");

@@ -518,7 +518,7 @@ fn no_request_is_without_an_end() {
             let paths = put_shards(&store, "a").await;
             let options = SetOptions::new()
                 .retries(Retries::new(1, Duration::from_millis(1)))
-                .timeouts(Timeouts::new(Duration::from_millis(300), 1 << 20));
+                .timeouts(Timeouts::new(Duration::from_millis(600), 1 << 20));
             let path = manifest();
             let watched = |stalls: fn(&str) -> bool| {
                 Watched::with(Arc::clone(&store), move |_, request| {
@@ -536,7 +536,8 @@ fn no_request_is_without_an_end() {
             end(|_| true, PublishErrorKind::Shard).await;
             end(|request| request.ends_with(".probe"), PublishErrorKind::Io).await;
             end(is_manifest, PublishErrorKind::Unconfirmed).await;
-            let published = options.publish(Arc::clone(&store), &path, &paths, None);
+            let patient = SetOptions::new();
+            let published = patient.publish(Arc::clone(&store), &path, &paths, None);
             published.await.unwrap();
 
             let end = async |stalls| {

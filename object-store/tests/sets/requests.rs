@@ -198,6 +198,9 @@ fn publishing_takes_a_request_for_each_shard_and_few_more() {
     });
 }
 
+/// When a request ends: after all who are to wait for it do, on a busy machine, too.
+const LATE: Duration = Duration::from_millis(500);
+
 /// One opening fails for all who wait for it, and for each of them in the same way.
 #[test]
 fn a_shard_that_was_replaced_is_replaced_for_all_who_wait() {
@@ -205,7 +208,7 @@ fn a_shard_that_was_replaced_is_replaced_for_all_who_wait() {
         let inner: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
         put_set(&inner, 1).await;
         let store = Watched::with(Arc::clone(&inner), |_, _| {
-            Fate::After(Box::pin(tokio::time::sleep(Duration::from_millis(20))))
+            Fate::After(Box::pin(tokio::time::sleep(LATE)))
         });
         let set = open_at(&store, options()).await;
         put_numbered(&*inner, "set/0.ldb", 0..2000, "b").await;
@@ -251,7 +254,7 @@ fn many_tasks_share_one_opening() {
         let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
         put_set(&store, 2).await;
         let slow = Watched::with(store, |_, _| {
-            Fate::After(Box::pin(tokio::time::sleep(Duration::from_millis(20))))
+            Fate::After(Box::pin(tokio::time::sleep(LATE)))
         });
         let set = open_at(&slow, options()).await;
         slow.take();
@@ -280,13 +283,14 @@ fn an_opening_that_is_dropped_hurts_nobody_else() {
         });
         let set = open_at(&watched, options()).await;
         watched.take();
-        for _ in 0..2 {
-            let get = timeout(Duration::from_millis(20), set.get("00000007"));
-            match get.await {
-                Err(_) => assert_eq!(watched.take(), ["get set/0.ldb"]),
-                Ok(value) => assert_eq!(value.unwrap().unwrap(), "a 7"),
-            }
+        let mut dropped = Box::pin(set.get("00000007"));
+        while watched.take() != ["get set/0.ldb"] {
+            assert!(futures_util::poll!(&mut dropped).is_pending());
+            tokio::task::yield_now().await;
         }
+        drop(dropped);
+        let get = timeout(Duration::from_secs(60), set.get("00000007"));
+        assert_eq!(get.await.unwrap().unwrap().unwrap(), "a 7");
         assert_eq!(watched.take(), ["get set/0.ldb"; 2]);
     });
 }
@@ -298,7 +302,7 @@ fn an_opening_that_fails_fails_for_all_who_wait() {
         let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
         put_set(&store, 2).await;
         let watched = Watched::with(store, |n, _| match n {
-            1 => Fate::LostAfter(Duration::from_millis(50)),
+            1 => Fate::LostAfter(LATE),
             _ => Fate::Served,
         });
         let set = open_at(&watched, options().retries(Retries::none())).await;
@@ -335,7 +339,7 @@ fn a_walk_that_pauses_holds_nobody_up() {
             }
         }
         assert!(walked < 2000);
-        let get = timeout(Duration::from_secs(5), set.get("00003007"));
+        let get = timeout(Duration::from_secs(60), set.get("00003007"));
         assert_eq!(get.await.unwrap().unwrap().unwrap(), "a 3007");
         assert_eq!(collect(range).await.unwrap().len(), 4000 - walked);
     });
@@ -350,7 +354,7 @@ fn an_opening_that_failed_is_not_shared_any_more() {
         let mut is_first = true;
         let watched = Watched::with(store, move |_, request| {
             if request == "get set/1.ldb" && std::mem::take(&mut is_first) {
-                Fate::LostAfter(Duration::from_millis(20))
+                Fate::LostAfter(LATE)
             } else {
                 Fate::Served
             }
@@ -393,7 +397,7 @@ fn a_late_waiter_does_not_remove_a_newer_opening() {
         let watched = Watched::with(store, move |_, request| {
             openings += u32::from(request == "get set/1.ldb");
             match openings {
-                1 if request == "get set/1.ldb" => Fate::LostAfter(Duration::from_millis(20)),
+                1 if request == "get set/1.ldb" => Fate::LostAfter(LATE),
                 2 if request == "get set/1.ldb" => {
                     let released = Arc::clone(&released);
                     Fate::After(Box::pin(async move { released.notified().await }))
@@ -502,7 +506,7 @@ fn walks_that_pause_do_not_use_up_the_requests() {
             assert!(futures_util::poll!(&mut lookup).is_pending());
             walks.push((walk, lookup));
         }
-        let get = timeout(Duration::from_secs(10), set.get("00009007"));
+        let get = timeout(Duration::from_secs(60), set.get("00009007"));
         assert_eq!(get.await.unwrap().unwrap().unwrap(), "a 9007");
         drop(walks);
     });

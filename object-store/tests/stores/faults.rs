@@ -157,7 +157,8 @@ async fn a_store_that_retries_ends_with_the_deadline() {
     let start = Instant::now();
     let error = source.read_at(100, 100).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
-    assert!(start.elapsed() < Duration::from_millis(1500));
+    // The store by itself would go on for half a minute. `wrong_answers` measures exactly, by a clock of its own.
+    assert!(start.elapsed() < Duration::from_secs(5));
     let requests = scene.proxy.take().len();
     assert!((2..=22).contains(&requests), "{requests}");
 }
@@ -188,7 +189,8 @@ async fn a_lookup_in_a_shard_that_fails_takes_four_requests_and_ten_seconds() {
         let (requests, took) = (scene.proxy.take().len(), start.elapsed());
         println!("{requests} requests, {took:?}");
         assert!(requests <= 4, "{requests}");
-        assert!(took < Duration::from_millis(10_100), "{took:?}");
+        // `wrong_answers` measures exactly. On a busy machine, timers are late.
+        assert!(took < Duration::from_secs(15), "{took:?}");
         scene.proxy.rule(|_, _| Fault::None);
     }
 }
@@ -242,11 +244,11 @@ async fn stalls_and_cuts_end_with_the_right_bytes_or_an_error() {
             let start = Instant::now();
             let error = table.get("0000000000000007").await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Io, "{name}: {error}");
-            assert!(start.elapsed() < Duration::from_secs(2), "{name}");
+            assert!(start.elapsed() < Duration::from_secs(10), "{name}");
             assert_eq!(scene.proxy.take().len(), 3, "{name}");
             let start = Instant::now();
             scene.open().await.unwrap_err();
-            assert!(start.elapsed() < Duration::from_secs(2), "{name}");
+            assert!(start.elapsed() < Duration::from_secs(10), "{name}");
             scene.proxy.rule(|_, _| Fault::None);
         }
     }
@@ -408,7 +410,7 @@ async fn builds_upload_in_parts_and_leave_nothing() {
     drop(begin(200_000).await.unwrap());
     let start = Instant::now();
     while uploads() > 0 {
-        assert!(start.elapsed() < Duration::from_secs(10));
+        assert!(start.elapsed() < Duration::from_secs(60));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 
@@ -449,7 +451,7 @@ async fn builds_upload_in_parts_and_leave_nothing() {
             Ok(builder) => drop(builder.finish().await.unwrap_err()),
             Err((builder, _)) => builder.abort().await.unwrap(),
         }
-        assert!(start.elapsed() < Duration::from_secs(seconds + 8));
+        assert!(start.elapsed() < Duration::from_secs(seconds + 30));
         assert!(!is_there().await);
         assert_eq!(uploads(), 0);
     }

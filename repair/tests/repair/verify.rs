@@ -665,7 +665,8 @@ fn many_filters_in_a_metaindex_take_no_square_of_time() {
     let report = verify(&file);
     assert!(!report.is_sound(), "data is no filter");
     let elapsed = start.elapsed();
-    assert!(elapsed.as_secs() < 8, "{elapsed:?}");
+    // The square of these takes minutes.
+    assert!(elapsed.as_secs() < 60, "{elapsed:?}");
 }
 
 #[test]
@@ -1031,7 +1032,7 @@ fn a_block_of_keys_that_share_a_megabyte_takes_no_time() {
     let start = Instant::now();
     let report = leveltable_repair::verify(file, options).unwrap();
     // 64 KiB of keys, and not 40 GB: it took half a minute, and only then could be cancelled.
-    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(start.elapsed() < Duration::from_secs(15));
     assert!(report.cancelled);
     assert_eq!(calls, 1);
 }

@@ -47,7 +47,7 @@ fn mutated_tables(seeds: std::ops::Range<u64>) {
         }
         let elapsed = start.elapsed();
         assert!(
-            elapsed < Duration::from_secs(10),
+            elapsed < Duration::from_secs(60), // a hang, and no busy machine
             "seed {seed}: {elapsed:?}"
         );
     }

@@ -1,4 +1,4 @@
-//! How long building and compacting takes: `cargo test --release -p leveltable-database --test build_speed -- --ignored --nocapture`.
+//! How long building and compacting takes: `cargo test --release -p leveltable-database --test database build_speed:: -- --ignored --nocapture`.
 
 use std::time::Instant;
 

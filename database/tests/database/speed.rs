@@ -1,12 +1,10 @@
 //! Scans and lookups beside C++ LevelDB, of copies of one database, in turns. Files are warm, and both have LevelDB's default cache of 8 MiB.
 //!
-//! `cargo test --release -p leveltable-database --test speed -- --ignored --nocapture` prints them.
-
-mod common;
+//! `cargo test --release -p leveltable-database --test database speed:: -- --ignored --nocapture` prints them.
 
 use std::time::Instant;
 
-use common::{Change, Settings, Writer, copy_dir};
+use crate::common::{Change, Settings, Writer, copy_dir};
 use leveltable::{BlockCache, OpenOptions};
 use leveltable_database::{Database, DatabaseOptions};
 

@@ -5,9 +5,7 @@ use std::path::Path;
 
 use leveltable_database::{Database, Edit, LogItem, LogReader};
 
-use common::scratch;
-
-mod common;
+use crate::common::scratch;
 
 /// The bytes of a file that the document lists, with the offset of each line.
 fn listed(name: &str) -> Vec<u8> {

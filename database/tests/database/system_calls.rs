@@ -1,4 +1,4 @@
-//! What reading a database asks of the system. `cargo test -p leveltable-database --test system_calls -- --ignored` needs strace.
+//! What reading a database asks of the system. `cargo test -p leveltable-database --test database system_calls:: -- --ignored` needs strace.
 
 use std::fs;
 use std::path::Path;
@@ -7,9 +7,7 @@ use std::process::Command;
 use leveltable::{DbTableBuilder, WriteOptions};
 use leveltable_database::{Database, DatabaseOptions, FileKind};
 
-use common::{Log, edit, internal, manifest, scratch, write_database};
-
-mod common;
+use crate::common::{Log, edit, internal, manifest, scratch, write_database};
 
 /// A database of this many tables in level 1, of 10 keys each.
 fn write_tables(dir: &Path, count: u64) {
@@ -97,7 +95,7 @@ fn opening_reads_manifest_and_logs_and_no_table() {
     let dir = scratch.path().join("db");
     fs::create_dir(&dir).unwrap();
     write_tables(&dir, 1000);
-    let calls = trace("child_opens", &dir);
+    let calls = trace("system_calls::child_opens", &dir);
     let opened: Vec<&String> = calls.iter().filter(|call| call.contains("open")).collect();
     assert!(opened.iter().any(|call| call.contains("MANIFEST-000002")));
     assert!(opened.iter().any(|call| call.contains("000003.log")));
@@ -116,7 +114,7 @@ fn nothing_is_opened_for_writing_created_or_locked() {
     write_tables(&dir, 1000);
     fs::write(dir.join("LOCK"), "").unwrap();
     let before: Vec<_> = list(&dir);
-    let calls = trace("child_reads_everything", &dir);
+    let calls = trace("system_calls::child_reads_everything", &dir);
     assert!(calls.iter().any(|call| call.contains(".ldb")));
     let forbidden = [
         "O_WRONLY",

@@ -1,5 +1,4 @@
 //! What opening and lookups read, counted by the system for each thread.
-#![cfg(target_os = "linux")]
 
 use std::fs;
 use std::path::Path;
@@ -7,9 +6,9 @@ use std::path::Path;
 use leveltable::{DbTable, OpenOptions, WriteOptions};
 use leveltable_database::{Database, DatabaseOptions, TableMetadata};
 
-use common::{Log, batch, edit, internal, manifest, scratch, string, varint, write_database};
-
-mod common;
+use crate::common::{
+    Log, batch, edit, internal, manifest, scratch, string, varint, write_database,
+};
 
 /// Calls of `read` and `pread` in this thread so far and their bytes, as of before this call; and the bytes that this call reads.
 fn reads() -> ([u64; 2], u64) {

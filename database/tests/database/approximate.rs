@@ -3,11 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use common::{Log, batch, edit, internal, listing, scratch, write_database};
+use crate::common::{Log, batch, edit, internal, listing, scratch, write_database};
 use leveltable::DbTableBuilder;
 use leveltable_database::{Database, TableMetadata};
-
-mod common;
 
 const KEYS: u64 = 8_000;
 

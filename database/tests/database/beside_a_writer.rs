@@ -1,6 +1,6 @@
 //! Reads beside C++ LevelDB, which writes in another process, and beside a MANIFEST that is replaced again and again.
 //!
-//! `cargo test -p leveltable-database --test beside_a_writer -- --ignored`
+//! `cargo test -p leveltable-database --test database beside_a_writer:: -- --ignored`
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -15,12 +15,10 @@ use leveltable::{DbTableBuilder, ErrorKind, ReadAt};
 use leveltable_database::sister_crates::{self, Directory, FileSystem};
 use leveltable_database::{Database, DatabaseOptions, TableMetadata};
 
-use common::{
+use crate::common::{
     Change, Log, Settings, Writer, batch, edit, internal, listing, manifest, scratch, varint,
     write_database,
 };
-
-mod common;
 
 const KEYS: usize = 2000;
 /// Set by every batch to its number.

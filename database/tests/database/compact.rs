@@ -14,10 +14,8 @@ use leveltable_database::{
     compact_into,
 };
 
-use common::memory::{Fault, Memory};
-use common::{Log, batch, codecs, scratch};
-
-mod common;
+use crate::common::memory::{Fault, Memory};
+use crate::common::{Log, batch, codecs, scratch};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 

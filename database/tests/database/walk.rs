@@ -5,12 +5,10 @@ use std::fs;
 use std::ops::Bound;
 use std::path::Path;
 
+use crate::common::{Log, batch, edit, internal, listing, scratch, take, write_database};
 use bytes::Bytes;
-use common::{Log, batch, edit, internal, listing, scratch, take, write_database};
 use leveltable::DbTableBuilder;
 use leveltable_database::{Database, TableMetadata};
-
-mod common;
 
 type Entry = (Bytes, Bytes);
 

@@ -1,6 +1,6 @@
 //! C++ LevelDB opens what this crate builds and compacts: same entries, no compaction, and it writes on.
 //!
-//! Needs a C++ compiler and `libleveldb-dev`: `cargo test -p leveltable-database --test cpp_build -- --ignored`.
+//! Needs a C++ compiler and `libleveldb-dev`: `cargo test -p leveltable-database --test database cpp_build:: -- --ignored`.
 //! `LEVELTABLE_LARGE=1` builds databases of up to 100 MB.
 
 use std::collections::BTreeMap;
@@ -14,9 +14,7 @@ use leveltable_database::{
     IndexedDbComparator, compact_into,
 };
 
-use common::{Settings, Writer, copy_dir, hex, scratch};
-
-mod common;
+use crate::common::{Settings, Writer, copy_dir, hex, scratch};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 

@@ -18,10 +18,8 @@ use leveltable_database::{
     FileKind, FileState, IndexedDbComparator, LogItem, LogReader,
 };
 
-use common::memory::{Fault, Memory};
-use common::{codecs, scratch};
-
-mod common;
+use crate::common::memory::{Fault, Memory};
+use crate::common::{codecs, scratch};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -475,7 +473,7 @@ fn a_killed_build_leaves_whole_databases_and_what_is_named_temporary() {
     for _ in 0..30 {
         let scratch = scratch();
         let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args(["--exact", "child_builds", "--ignored", "--nocapture"]);
+        child.args(["--exact", "build::child_builds", "--ignored", "--nocapture"]);
         let child = child
             .env("DATABASE", scratch.path())
             .stdout(std::process::Stdio::null());

@@ -4,13 +4,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use common::memory::{HELD, Memory};
-use common::{Log, batch, scratch};
+use crate::common::memory::{HELD, Memory};
+use crate::common::{Log, batch, scratch};
 use leveltable::ErrorKind;
 use leveltable_database::sister_crates::{self, NewDirectory};
 use leveltable_database::{Database, DatabaseBuildOptions, DatabaseOptions};
-
-mod common;
 
 // ---- Publication ----------------------------------------------------------------------------
 

@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use common::{BLOCK, Log, batch, edit, internal, manifest, scratch, string, write_database};
+use crate::common::{BLOCK, Log, batch, edit, internal, manifest, scratch, string, write_database};
 use leveltable::{DbTableBuilder, ErrorKind, Section, WriteOptions};
 use leveltable_database::{
     Batch, Database, DatabaseOptions, Edit, FileKind, GapKind, HistoryEntry, LogItem, LogReader,
     TableMetadata, VersionState,
 };
-
-mod common;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 

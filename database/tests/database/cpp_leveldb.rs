@@ -1,6 +1,6 @@
 //! Databases that C++ LevelDB writes in another process, read while it has them open.
 //!
-//! Needs a C++ compiler and `libleveldb-dev`: `cargo test -p leveltable-database --test cpp_leveldb -- --ignored`.
+//! Needs a C++ compiler and `libleveldb-dev`: `cargo test -p leveltable-database --test database cpp_leveldb:: -- --ignored`.
 //! `LEVELTABLE_SEED` chooses other databases.
 
 use std::cmp::Ordering;
@@ -11,9 +11,7 @@ use std::path::Path;
 use leveltable::{Comparator, ErrorKind};
 use leveltable_database::{Database, DatabaseOptions, FileKind, FileState, VersionState};
 
-use common::{Change, Settings, Writer, copy_dir, scratch, take};
-
-mod common;
+use crate::common::{Change, Settings, Writer, copy_dir, scratch, take};
 
 #[derive(Debug)]
 struct Reverse;
