@@ -1,6 +1,7 @@
 //! Handles Ctrl-C and other requests to terminate while a table is being written.
 
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::process;
 #[cfg(unix)]
@@ -21,7 +22,7 @@ type Undo = Box<dyn FnOnce() -> bool + Send>;
 /// Signals that follow the first one sooner than this are the same request: `timeout` sends one to the program and one to its group.
 const AT_ONCE: Duration = Duration::from_millis(500);
 
-/// How often removing an unfinished directory is tried, a millisecond apart.
+/// How often moving and removing an unfinished directory are tried, a millisecond apart.
 const TRIES: u32 = 1000;
 
 /// When the first signal came.
@@ -63,19 +64,16 @@ pub(crate) fn guard_directory<T>(
     let guard = move |temporary: &Path| {
         let temporary = temporary.to_owned();
         *lock = Some(Box::new(move || {
-            // Finishing the database renames the directory. Meanwhile, files may appear in it, and on Windows one that is open stays.
-            let is_finished = !temporary.exists();
-            let mut tries = 0..TRIES;
-            while temporary.exists()
-                && fs::remove_dir_all(&temporary).is_err()
-                && tries.next().is_some()
-            {
-                thread::sleep(Duration::from_millis(1));
+            // Finishing the database renames the directory. Once it has another name, the work can no longer do that: a directory that
+            // got its name while it was being removed would be half a database.
+            let unfinished = temporary.with_extension("removed.tmp");
+            match patiently(|| fs::rename(&temporary, &unfinished)) {
+                Err(error) if error.kind() == ErrorKind::NotFound => return false,
+                Ok(()) if patiently(|| fs::remove_dir_all(&unfinished)).is_ok() => {}
+                Ok(()) => complain("left behind", &unfinished.display().to_string()),
+                Err(_) => complain("left behind", &temporary.display().to_string()),
             }
-            if temporary.exists() {
-                complain("left behind", &temporary.display().to_string());
-            }
-            !is_finished
+            true
         }));
     };
     let done = work(Box::new(guard));
@@ -83,6 +81,19 @@ pub(crate) fn guard_directory<T>(
         after_failure();
     }
     done
+}
+
+/// Tries again, for a second, what Windows refuses while a file in a directory is open.
+fn patiently(mut work: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    let mut tries = 0..TRIES;
+    loop {
+        match work() {
+            Err(error) if error.kind() != ErrorKind::NotFound && tries.next().is_some() => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            done => return done,
+        }
+    }
 }
 
 /// Waits for the end of the program if the user terminates it: work fails when the handler removes its files.
