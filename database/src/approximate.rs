@@ -53,8 +53,7 @@ impl State {
     fn approximate_bytes(&self, bounds: &Bounds) -> Result<u64> {
         self.known_order()?;
         let place = |end: &[u8]| self.place(end, bounds);
-        let tables = self.runs.iter().flat_map(|run| self.within(run, place));
-        let bytes = tables.map(|table| {
+        let bytes = self.tables_within(bounds).map(|table| {
             let file = &table.file;
             let ends = [file.first_user_key(), file.last_user_key()];
             if ends.into_iter().all(|end| place(end).is_eq()) {

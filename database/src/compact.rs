@@ -136,7 +136,8 @@ impl<'a> CompactOptions<'a> {
     }
 
     /// Changes that are made last, such as those of a `BTreeMap`: keys in ascending order, each with its new value, or `None` to
-    /// delete it. Each gets the sequence number after the source's last one. They are made whether or not their keys are kept. [`compact_into`] has an example.
+    /// delete it. Each gets the sequence number after the source's last one. They are made whether or not their keys are
+    /// kept. [`compact_into`] has an example.
     pub fn changes<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         mut self,
         changes: impl IntoIterator<Item = (K, Option<V>), IntoIter: 'a>,
@@ -275,9 +276,7 @@ fn needs_repair(error: Error) -> Error {
 
 /// Bytes of the tables that may hold a part of the database.
 fn part_bytes(state: &State, bounds: &Bounds) -> u64 {
-    let place = |end: &[u8]| state.place(end, bounds);
-    let runs = state.runs.iter();
-    let tables = runs.flat_map(|run| state.within(run, place));
+    let tables = state.tables_within(bounds);
     tables.map(|table| table.file.size).sum()
 }
 

@@ -391,6 +391,16 @@ impl State {
         from.take_while(move |table| !is_sorted || place(table.file.first_user_key()).is_le())
     }
 
+    /// The tables of all runs that may hold keys within bounds.
+    pub(crate) fn tables_within<'s>(
+        &'s self,
+        bounds: &'s Bounds,
+    ) -> impl Iterator<Item = &'s Arc<ListedTable>> {
+        let place = |end: &[u8]| self.place(end, bounds);
+        let runs = self.runs.iter();
+        runs.flat_map(move |run| self.within(run, place))
+    }
+
     /// Opens a listed table, or returns it if it is open.
     ///
     /// Fails with [`ErrorKind::Replaced`] if the state is out of date: the table vanished, or its number is perhaps that of

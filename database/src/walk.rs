@@ -285,9 +285,7 @@ fn merged(state: &Arc<State>, bounds: &Bounds) -> Result<DbRange> {
 /// Opens the tables that may hold keys within bounds, if these are few. Returns them with their numbers.
 fn open_few(state: &State, bounds: &Bounds) -> Result<Vec<(u64, DbTable)>> {
     let few = FEW_TABLES.min(state.options.open_tables_limit());
-    let place = |end: &[u8]| state.place(end, bounds);
-    let tables = state.runs.iter().flat_map(|run| state.within(run, place));
-    let tables: Vec<_> = tables.take(few + 1).collect();
+    let tables: Vec<_> = state.tables_within(bounds).take(few + 1).collect();
     if tables.len() > few {
         return Ok(Vec::new());
     }
@@ -347,11 +345,9 @@ struct Span {
 impl Span {
     /// What the database has within bounds.
     fn new(state: &Arc<State>, bounds: Bounds) -> Span {
-        let place = |end: &[u8]| state.place(end, &bounds);
-        let tables = state.runs.iter().flat_map(|run| state.within(run, place));
         Span {
             state: state.clone(),
-            tables: tables.cloned().collect(),
+            tables: state.tables_within(&bounds).cloned().collect(),
             bounds,
         }
     }

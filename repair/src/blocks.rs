@@ -88,7 +88,8 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Sums over the blocks read so far, with the first key and the last, as [`blocks`] shows. All else is empty: sequence numbers, deletions, filters, names.
+    /// Sums over the blocks read so far, with the first key and the last, as [`blocks`] shows. All else is empty: sequence numbers,
+    /// deletions, filters, names.
     pub fn totals(&self) -> &Properties {
         &self.totals
     }

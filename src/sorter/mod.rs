@@ -214,7 +214,7 @@ impl Sorted {
         !self.keep_all && self.order.compare(current.key(), next.key()).is_eq()
     }
 
-    fn go(&mut self) -> Result<bool> {
+    fn step(&mut self) -> Result<bool> {
         for (number, input) in std::mem::take(&mut self.waiting).into_iter().enumerate() {
             self.place(number, input)?;
         }
@@ -230,7 +230,7 @@ impl SortedInput for Sorted {
     fn advance(&mut self) -> Result<bool> {
         let current = (!self.queue.is_empty()).then(|| self.queue.remove(0));
         let placed = current.map_or(Ok(()), |(number, input)| self.place(number, input));
-        let moved = placed.and_then(|()| self.go());
+        let moved = placed.and_then(|()| self.step());
         if moved.is_err() {
             self.queue.clear();
         }

@@ -2,7 +2,7 @@
 //!
 //! `README.md` beside this file says how they were generated and what is frozen. Tests include this file.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use leveltable::filter::{DelimitedPrefix, FixedPrefix};
 use leveltable::{BloomFilterPolicy, Compression, RibbonFilterPolicy, WriteOptions};
@@ -94,14 +94,7 @@ impl Golden {
         let is_small =
             self.count <= 30 && self.choices() <= 1 && (self.count == 30 || self.codec == "none");
         let has_blocks = self.count == COMBINED && self.filter == FILTERS[0] && self.choices() <= 1;
-        // The package that includes this file may lie deeper in the repository.
-        let mut directories = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-        let folder = directories.find_map(|directory| {
-            let folder = directory.join("testdata/version-1");
-            folder.is_dir().then_some(folder)
-        });
-        let folder = folder.expect("testdata/version-1 above the package");
-        let path = folder.join(format!("{}.ldb", self.name()));
+        let path = crate::common::testdata(&format!("version-1/{}.ldb", self.name()));
         (is_small || has_blocks).then_some(path)
     }
 
