@@ -82,7 +82,9 @@ fn every_bit_of_a_log_is_right_or_reported() {
         *whole
     );
     let mut seen = BTreeMap::<_, u32>::new();
-    for bit in 0..log.len() * 8 {
+    // Files are slow below Wine: there, one or two bits of every byte, each of the eight in turn.
+    let step = if cfg!(windows) { 7 } else { 1 };
+    for bit in (0..log.len() * 8).step_by(step) {
         let mut log = log.clone();
         log[bit / 8] ^= 1 << (bit % 8);
         fs::write(dir.path().join("000003.log"), &log).unwrap();
