@@ -1,18 +1,18 @@
-//! Entries from both ends of a walk.
+//! Takes entries from both ends of a walk.
 
 use std::cmp::Ordering;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::parts::bounds::Direction;
 
-/// A cursor in both directions whose entries an iterator takes.
+/// A cursor in both directions, as the basis of an iterator.
 pub(crate) trait Walk: Clone {
     type Entry;
 
     fn is_on_entry(&self) -> bool;
     fn is_before_first(&self) -> bool;
 
-    /// Moves to the next entry in `direction`; from where the opposite walk ends, to the first.
+    /// Moves to the next entry in `direction`; from the end of the opposite walk, to the first.
     fn step(&mut self, direction: Direction) -> Result<bool>;
 
     /// Moves to the first entry of a walk in `direction`.
@@ -21,7 +21,7 @@ pub(crate) trait Walk: Clone {
     /// The current entry, to keep.
     fn entry(&self) -> Self::Entry;
 
-    /// How the entries that the two cursors stand on compare in the order of the walk.
+    /// Compares the current entries of two cursors in the order of the walk.
     fn compare(&self, other: &Self) -> Result<Ordering>;
 }
 
@@ -29,11 +29,11 @@ pub(crate) trait Walk: Clone {
 #[derive(Debug, Clone)]
 pub(crate) struct DoubleEnded<C> {
     pub(crate) front: C,
-    /// Whether the entry that the front cursor stands on is still to be taken.
+    /// Whether the front cursor's entry is still to be taken.
     front_is_left: bool,
-    /// Made when the first entry is taken from the back.
+    /// Created when the first entry is taken from the back.
     back: Option<Box<C>>,
-    /// Set when no more entries are left: perhaps an error is, of a range that could not be made.
+    /// Set when no entries are left; a range that could not be made has its error here.
     end: Option<Option<Error>>,
 }
 
@@ -109,7 +109,7 @@ impl<C: Walk> DoubleEnded<C> {
     /// Moves to the next entry from the back. Returns whether it is still to be taken.
     fn step_back(&mut self) -> Result<bool> {
         if !self.front.is_on_entry() && !self.front.is_before_first() {
-            // After the last entry, or lost.
+            // After the last entry, or without a position.
             return self.front.step(Direction::Forward);
         }
         let moved = match &mut self.back {
