@@ -48,7 +48,7 @@ use std::sync::Arc;
 /// # Comparators and filters
 ///
 /// A filter knows bytes, not order. If `compare` treats two *different* byte strings as equal, because it ignores case for
-/// example, then a lookup for one spelling asks the filter for bytes that it was never given, and the key is reported absent
+/// example, then a lookup for one spelling checks the filter for bytes that it was never given, and the key is reported absent
 /// although the order says it is there. With such a comparator, use a [`FilterPolicy`](crate::filter::FilterPolicy) that
 /// agrees with it, such as one that hashes the folded key, or no filter.
 pub trait Comparator: Any + Debug + Send + Sync {

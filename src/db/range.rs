@@ -46,7 +46,7 @@ use crate::sorted_input::SortedCursor;
 pub struct DbRange(pub(super) DoubleEnded<DbCursor>);
 
 impl DbRange {
-    /// What a snapshot of `sequence` sees of the range.
+    /// The range as a snapshot of `sequence` sees it.
     pub(super) fn at(mut self, sequence: u64) -> DbRange {
         self.0.front = self.0.front.at(sequence);
         self

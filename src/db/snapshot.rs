@@ -1,4 +1,4 @@
-//! What a database's table holds as of a sequence number: lookups of one user key or many, and ranges.
+//! A database's table as of a sequence number: lookups of one user key or many, and ranges.
 
 use std::ops::Bound;
 

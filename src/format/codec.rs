@@ -69,7 +69,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Every codec that is built in, at the level that its writers use by default.
+    /// Every built-in codec, at the level that its writers use by default.
     ///
     /// ```
     /// use leveltable::Compression;

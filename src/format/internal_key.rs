@@ -133,7 +133,7 @@ pub fn user_key(stored: &[u8]) -> &[u8] {
 
 /// The order of a database's tables, `leveldb.InternalKeyComparator`: by user key, then newest first.
 ///
-/// [`DbTable`](crate::DbTable) uses it by itself. To look at the keys as they are stored, open the
+/// [`DbTable`](crate::DbTable) uses it automatically. To look at the keys as they are stored, open the
 /// table with it:
 ///
 /// ```no_run

@@ -241,7 +241,7 @@ impl<D: Destination> TableBuilder<D> {
     /// Ends the current data block, so that the next entry starts a new one: for entries that belong together. Does
     /// nothing if the block has no entries.
     ///
-    /// Does not flush the destination: the block may be buffered until enough bytes are there for a large write.
+    /// Does not flush the destination: the block may be buffered until there are enough bytes for a large write.
     ///
     /// # Errors
     ///

@@ -44,7 +44,7 @@ impl PublishError {
         }
     }
 
-    /// The manifest at `path` was not published, because what is there is not the set to be replaced.
+    /// The manifest at `path` was not published, because it is not that of the set to be replaced.
     pub(super) fn conflict(path: &Path) -> PublishError {
         let why = "what is there is not what was to be replaced";
         let message = format!("{path} was not published: {why}");

@@ -48,8 +48,7 @@ use run::Run;
 /// The kind and the order of the keys are taken from the options, or else from the properties. Without properties, index and first
 /// block decide: if keys ascend neither bytewise nor as a database's do, the order is [unknown](VerifyReport::unknown_order); it is
 /// also unknown if the properties name a comparator that the options do not. That is reported separately, since everything else is
-/// checked. Keys that are out of order later are damage. If nothing says of which kind the keys are and they fit both, a filter must
-/// pass either the stored keys or their user keys.
+/// checked. Keys that are out of order later are damage. If the keys fit both kinds and nothing says which it is, a filter must pass either the stored keys or their user keys.
 ///
 /// Costs a read of the whole file, and of the first block again (no block is cached), and the memory of its largest block, of its index,
 /// and of 24 bytes for each block. A file whose handles overlap is read at most twice.

@@ -49,7 +49,7 @@ pub struct Evidence {
 /// Evidence for a database has to outweigh that against it by this factor.
 const WEIGHT: u64 = 4;
 
-/// One in so many keys may be foreign if other evidence points to a database. RocksDB's tables of the first format have
+/// One in this many keys may be foreign if other evidence points to a database. RocksDB's tables of the first format have
 /// keys with types that LevelDB does not have.
 const FOREIGN_IN: u64 = 16;
 

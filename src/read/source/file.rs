@@ -36,7 +36,7 @@ pub(crate) struct TableFile {
     pub(crate) counters: Counters,
     /// Reference counts that few threads share, for a file in memory.
     pub(crate) owners: Owners,
-    /// What has been read while the table is being opened.
+    /// The parts that have been read while the table is being opened.
     pub(crate) fetched: Vec<FileSlice>,
 }
 
@@ -201,7 +201,7 @@ impl TableFile {
         matches!(self.source.bytes, SourceBytes::File(_))
     }
 
-    /// Whether the file lies in memory, where reading is no I/O.
+    /// Whether the file lies in memory, where reading takes no I/O.
     pub(crate) fn is_memory(&self) -> bool {
         self.memory().is_some()
     }

@@ -9,7 +9,7 @@ use crate::format::footer::{FOOTER_LEN, Footer, MAGIC};
 use crate::format::frame::TRAILER_LEN;
 use crate::format::verify_frame;
 
-/// How much of the file's front is examined: a block of a LevelDB log.
+/// Number of bytes at the front of a file that are examined: a block of a LevelDB log.
 pub const PEEK_LEN: usize = 32 * 1024;
 
 /// Describes a file without a LevelDB footer: it is too short for one, or does not end with LevelDB's magic number.
