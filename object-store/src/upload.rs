@@ -151,7 +151,7 @@ impl UploadOptions {
 ///
 /// Uploads parts of 8 MiB while entries are added, six at a time. Holds at most 64 MiB of the table besides what a
 /// [`TableBuilder`] holds; when it finishes, the filter as well. A table of up to 8 MiB is written by a single request, a larger one
-/// by one for each part, one before and one after them. Stores take up to 10,000 parts, so a table of up to 80 GB.
+/// by one for each part, one before and one after them. Stores accept up to 10,000 parts, so tables of up to 80 GB.
 ///
 /// The object appears when `finish` returns, complete, or not at all. Until then, parts may be in the store, and cost money.
 /// [`abort`](ObjectTableBuilder::abort) removes them. So does a builder that is dropped within a Tokio runtime, in the background if the

@@ -25,8 +25,7 @@ pub fn describe(head: &[u8], tail: &[u8], size: u64) -> String {
                 written; restore it from a copy"
             .into();
     }
-    // A table has its magic number at the end. Without one, the first bytes count, which may otherwise be those of a
-    // key.
+    // Checks the end first: the first bytes of a table, which may be a key, can resemble anything.
     foreign_table(tail)
         .or_else(|| log_or_manifest(head))
         .or_else(|| compressed(head))
