@@ -426,7 +426,8 @@ fn level_for(bytes: u64) -> u32 {
 fn parse_version(stored: &[u8]) -> Result<InternalKey<'_>> {
     InternalKey::parse(stored).ok_or_else(|| {
         let shown = show_key(stored);
-        let message = format!("{shown} is no internal key, which ends in sequence number and type");
+        let message =
+            format!("{shown} is not an internal key, which ends in sequence number and type");
         Error::new(ErrorKind::InvalidState, message)
     })
 }

@@ -252,7 +252,7 @@ impl Order {
     pub(crate) fn order_message(&self, what: &str, previous: &[u8], key: &[u8]) -> String {
         let name = self.comparator().name();
         let advice = if self.is_foreign(previous) || self.is_foreign(key) {
-            "these are no internal keys of a database: open the table with the comparator that it was written with, as a Table"
+            "these are not internal keys of a database: open the table with the comparator that it was written with, as a Table"
         } else {
             "open the table with the comparator that it was written with, and as a DbTable if it is a database's"
         };

@@ -164,7 +164,7 @@ fn publishable(path: &Path, replace: bool) -> io::Result<PathBuf> {
         )),
         // A link is replaced and not followed, but nobody wants to replace `/dev/stdout`.
         Ok(_) if target.metadata().is_ok_and(is_special) => {
-            invalid("what is there is no regular file, and is not replaced")
+            invalid("what is there is not a regular file, and is not replaced")
         }
         Ok(_) => Ok(target),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(target),

@@ -313,7 +313,7 @@ impl Client {
                     return Err(PublishError::conflict(path).caused_by(error));
                 }
                 Err(error) => {
-                    let why = "and what can be read back is no manifest";
+                    let why = "and what is there is not a manifest";
                     return Err(unconfirmed(why).caused_by(error));
                 }
             }

@@ -317,7 +317,10 @@ fn check_internal(block: &Bytes) -> Result<(), Reason> {
     let mut entries = entries.map_err(|_| Reason::from("it has no entries"))?;
     while let Ok(true) = entries.advance() {
         if InternalKey::parse(entries.key()).is_none() {
-            return Err(format!("{} is no internal key", show_key(entries.key())));
+            return Err(format!(
+                "{} is not an internal key",
+                show_key(entries.key())
+            ));
         }
     }
     Ok(())
