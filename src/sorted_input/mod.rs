@@ -62,9 +62,8 @@ pub trait SortedInput {
 /// itself.
 ///
 /// Each move returns whether it ended on an entry. After a move that found none or failed, callers must seek before they step: ranges and
-/// merges do. They call [`advance`](SortedInput::advance) and [`prev`](SortedCursor::prev) only on an entry, and may change direction at
-/// any. They read keys some log₂ *n* times for each step among *n* inputs, so [`key`](SortedInput::key) should be cheap. In C++ LevelDB,
-/// this is `Iterator`.
+/// merges do. They call [`advance`](SortedInput::advance) and [`prev`](SortedCursor::prev) only on an entry, may change direction at any,
+/// and copy the key of each entry once. In C++ LevelDB, this is `Iterator`.
 ///
 /// ```
 /// use leveltable::{SortedCursor, SortedInput, SortedSlice};
