@@ -92,7 +92,7 @@ fn versions_are_taken_from_any_source_of_stored_keys() {
     let error = builder.extend_versions(plain).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidState);
     assert!(
-        error.to_string().contains("\"c\" is no internal key"),
+        error.to_string().contains("\"c\" is not an internal key"),
         "{error}"
     );
     let built = builder.finish().unwrap();

@@ -1,18 +1,18 @@
-//! Entries from both ends of a walk.
+//! Takes entries from both ends of a walk.
 
 use std::cmp::Ordering;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::parts::bounds::Direction;
 
-/// A cursor in both directions whose entries an iterator takes.
+/// A cursor in both directions, as the basis of an iterator.
 pub(crate) trait Walk: Clone {
     type Entry;
 
     fn is_on_entry(&self) -> bool;
     fn is_before_first(&self) -> bool;
 
-    /// Moves to the next entry in `direction`; from where the opposite walk ends, to the first.
+    /// Moves to the next entry in `direction`; from the end of the opposite walk, to the first.
     fn step(&mut self, direction: Direction) -> Result<bool>;
 
     /// Moves to the first entry of a walk in `direction`.
@@ -21,7 +21,7 @@ pub(crate) trait Walk: Clone {
     /// The current entry, to keep.
     fn entry(&self) -> Self::Entry;
 
-    /// How the entries that the two cursors stand on compare in the order of the walk.
+    /// Compares the current entries of two cursors in the order of the walk.
     fn compare(&self, other: &Self) -> Result<Ordering>;
 }
 
@@ -29,19 +29,19 @@ pub(crate) trait Walk: Clone {
 #[derive(Debug, Clone)]
 pub(crate) struct DoubleEnded<C> {
     pub(crate) front: C,
-    /// Made when the first entry is taken from the back.
+    /// Created when the first entry is taken from the back.
     back: Option<Box<C>>,
     state: State,
 }
 
-/// What is left of a walk from both ends.
+/// The state of a walk from both ends.
 #[derive(Debug, Clone)]
 enum State {
-    /// The entries after the one that the front cursor stands on.
+    /// The entries after the front cursor's are left.
     Rest,
-    /// That entry, too.
+    /// The front cursor's entry is left as well.
     Current,
-    /// Nothing, or the error of a range that could not be made.
+    /// Nothing is left, except the error of a range that could not be made.
     Over(Option<Error>),
 }
 
@@ -123,7 +123,7 @@ impl<C: Walk> DoubleEnded<C> {
     /// Moves to the next entry from the back. Returns whether it is still to be taken.
     fn step_back(&mut self) -> Result<bool> {
         if !self.front.is_on_entry() && !self.front.is_before_first() {
-            // After the last entry, or lost.
+            // After the last entry, or without a position.
             return self.front.step(Direction::Forward);
         }
         let moved = match &mut self.back {
