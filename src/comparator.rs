@@ -11,11 +11,11 @@ use std::sync::Arc;
 /// its data blocks is first read, since the keys do not ascend in it: that is an error of
 /// [`ErrorKind::Comparator`](crate::ErrorKind::Comparator).
 ///
-/// Tables with properties, as this crate writes by default, record their order. Of other tables, what is read is checked: the index when the
-/// table is opened, data blocks when they are first read, and a file of up to 64 KiB whole. **In a larger one, a wrong order can hide
-/// keys:** if the index ascends in it, a key may be looked for in a block that is in order, while it lies in one that was not read, and the
-/// lookup returns `None`. Keys in an order that is nearly bytewise are the likely case.
-/// [`OpenOptions::check_order`](crate::OpenOptions::check_order) rules that out by reading the whole file once.
+/// Tables with properties, as this crate writes by default, record their order. Of other tables, what is read is checked: the index when
+/// the table is opened, data blocks when they are first read, and a file of up to 64 KiB whole. **In a larger one, a wrong order can hide
+/// keys:** if the index happens to ascend in it, a lookup may read the wrong block, find that in order, and return `None`. Keys in an order
+/// that is nearly bytewise are the likely case. [`OpenOptions::check_order`](crate::OpenOptions::check_order) rules that out by reading the
+/// whole file once.
 ///
 /// The crate `leveltable-database` has one for the IndexedDB databases of Chrome and Electron.
 ///
@@ -48,7 +48,7 @@ use std::sync::Arc;
 /// # Comparators and filters
 ///
 /// A filter knows bytes, not order. If `compare` treats two *different* byte strings as equal, because it ignores case for
-/// example, then a lookup for one spelling asks the filter for bytes that it was never given, and the key is reported absent
+/// example, then a lookup for one spelling checks the filter for bytes that it was never given, and the key is reported absent
 /// although the order says it is there. With such a comparator, use a [`FilterPolicy`](crate::filter::FilterPolicy) that
 /// agrees with it, such as one that hashes the folded key, or no filter.
 pub trait Comparator: Any + Debug + Send + Sync {
@@ -59,20 +59,20 @@ pub trait Comparator: Any + Debug + Send + Sync {
 
     /// Compares two keys. Must be a total order, the same in every process that reads the table.
     ///
-    /// Any bytes at all must have a place in it, without a panic: a damaged file may hold keys that nobody wrote.
+    /// Must accept any bytes without a panic: a damaged file may hold keys that nobody wrote.
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering;
 
     /// The part of `key` that filters are given, when a table is written and when a key is looked up; by default the
     /// whole key.
     ///
-    /// For keys that end in something that a lookup does not know, such as the sequence number in the keys of a
+    /// Override it for keys with a suffix that lookups do not know, such as the sequence number in the keys of a
     /// LevelDB database: see [`InternalKeyComparator`](crate::db::InternalKeyComparator).
     fn filter_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         key
     }
 
     /// Shortens `start` in place to some key `s` with `start <= s < limit`, or leaves it unchanged, which is the default and
-    /// always right.
+    /// always correct.
     ///
     /// The index holds such separators instead of whole keys. In bytewise order, between `the quick brown fox` and `the who`,
     /// `the r` is one, and [`BytewiseComparator`] finds it. The result is checked before it is written.
@@ -80,8 +80,8 @@ pub trait Comparator: Any + Debug + Send + Sync {
         let _ = (start, limit);
     }
 
-    /// Shortens `key` in place to some key `s >= key`, or leaves it, which is the default. [`BytewiseComparator`] makes `u` of
-    /// `the who`.
+    /// Shortens `key` in place to some key `s >= key`, or leaves it unchanged, which is the default. [`BytewiseComparator`]
+    /// makes `u` of `the who`.
     fn find_short_successor(&self, key: &mut Vec<u8>) {
         let _ = key;
     }
@@ -129,7 +129,7 @@ impl Comparator for BytewiseComparator {
 /// Compares two keys bytewise, and also returns the length of their common prefix. Comparing slices would call a library function.
 #[inline]
 pub(crate) fn compare_bytes(a: &[u8], b: &[u8]) -> (Ordering, usize) {
-    // Most keys of a block differ from the one that is looked for in the first byte that they are not known to share.
+    // Most keys of a block differ from the target in the first byte that they are not known to share.
     if let ([x, ..], [y, ..]) = (a, b)
         && x != y
     {
@@ -163,9 +163,9 @@ pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
 /// prefixes, which is right for no other order.
 #[derive(Debug, Clone)]
 pub enum Order {
-    /// That of [`BytewiseComparator`].
+    /// The order of [`BytewiseComparator`].
     Bytewise,
-    /// Any other.
+    /// Any other order.
     Custom(Arc<dyn Comparator>),
 }
 
@@ -173,7 +173,7 @@ impl Order {
     /// The order of `comparator`.
     pub fn of(comparator: impl Comparator) -> Order {
         let mut comparator: Arc<dyn Comparator> = Arc::new(comparator);
-        // One that comes in an `Arc` is known by its own type.
+        // Looks into nested `Arc`s, so that the bytewise order is recognised.
         while let Some(inner) = (&*comparator as &dyn Any).downcast_ref::<Arc<dyn Comparator>>() {
             comparator = Arc::clone(inner);
         }
@@ -210,7 +210,7 @@ impl Order {
         }
     }
 
-    /// Returns the part of `key` that filters know.
+    /// Returns the part of `key` that filters are given.
     #[inline]
     pub fn filter_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         match self {
@@ -219,7 +219,7 @@ impl Order {
         }
     }
 
-    /// Whether filters know only a part of each key.
+    /// Whether filters are given only a part of each key.
     pub fn shortens_filter_keys(&self) -> bool {
         let key = [0; 16];
         self.filter_key(&key).len() < key.len()

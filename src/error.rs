@@ -13,7 +13,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Programs decide by its [`kind`](Error::kind), and people read its message. [`corruption`](Error::corruption) has the
 /// section and the offset of damage. An error is one word wide, which keeps results small where nothing fails.
 ///
-/// A clone shares the system's error, for all who wait for one operation.
+/// A clone shares the system's error, so that all who wait for one operation can have it.
 ///
 /// ```
 /// use leveltable::{ErrorKind, Table};
@@ -43,8 +43,8 @@ struct Repr {
 pub enum ErrorKind {
     /// Reading or writing failed; [`Error::io_error`] is the system's error.
     Io,
-    /// The table's source was replaced or removed since the table was opened: what was read before is of the old one. Reopen
-    /// the table. A source says so with [`io::ErrorKind::StaleNetworkFileHandle`].
+    /// The table's source was replaced or removed since the table was opened: what was read before came from the old one.
+    /// Reopen the table. A source says so with [`io::ErrorKind::StaleNetworkFileHandle`].
     Replaced,
     /// The file is a table, and damaged: [`Error::corruption`] says where, if the damage has a place in the file.
     Corruption,
@@ -58,8 +58,8 @@ pub enum ErrorKind {
     /// [`DbTable`](crate::DbTable).
     DatabaseTable,
     /// The comparator is wrong: the table's keys do not ascend in its order, or it returned a separator that does not
-    /// separate. Also for a lookup in a table that was opened in its
-    /// [stored order](crate::OpenOptions::stored_order).
+    /// separate. Also returned by a lookup in a table that was opened in its [stored
+    /// order](crate::OpenOptions::stored_order).
     Comparator,
     /// A key was added that does not come after the previous one. Nothing was changed.
     OutOfOrder,
@@ -225,7 +225,7 @@ impl Error {
         self
     }
 
-    /// Returns the error with the path of its file, with which its message begins; see [`corrupt`](Error::corrupt).
+    /// Returns the error with the path of its file at the front of its message; see [`corrupt`](Error::corrupt).
     #[cold]
     #[must_use]
     pub fn at_path(mut self, path: &Path) -> Error {
@@ -302,7 +302,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// Lets functions that return `io::Result` use `?`. What is no error of the system becomes `InvalidData`.
+/// Lets functions that return `io::Result` use `?`. An error that is not the system's becomes `InvalidData`.
 impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
         let source = error.0.source.as_ref();

@@ -1,4 +1,4 @@
-//! What the fuzz targets in `fuzz/` reach beside the public API. No part of it.
+//! Internals that the fuzz targets in `fuzz/` use. Not part of the public API.
 //!
 //! Compiled with `--cfg fuzzing` only, which `cargo fuzz` sets.
 

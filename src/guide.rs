@@ -1,4 +1,4 @@
-//! Pages on one subject each: the files of `docs/` in the repository.
+//! Guides, one per topic: the files of `docs/` in the repository.
 
 #[doc = include_str!("../docs/compatibility.md")]
 pub mod compatibility {}
@@ -6,7 +6,7 @@ pub mod compatibility {}
 pub mod filters {}
 #[doc = include_str!("../docs/format.md")]
 pub mod format {}
-// Of two definitions of a link the first one counts: the page's own lead to files.
+// The first of two definitions of a link wins; the page's own ones point to files.
 #[doc = "[compatibility]: crate::guide::compatibility\n[performance]: crate::guide::performance\n"]
 #[doc = include_str!("../docs/from-leveldb.md")]
 pub mod from_leveldb {}

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 
-/// ERROR_SHARING_VIOLATION and ERROR_LOCK_VIOLATION. Elsewhere, files do not have errors of these numbers.
+/// ERROR_SHARING_VIOLATION and ERROR_LOCK_VIOLATION. Elsewhere, these numbers do not occur as errors of files.
 const HELD: [i32; 2] = [32, 33];
 
 /// Whether an operation failed because another program holds the file.
@@ -27,7 +27,7 @@ fn may_be_held(error: &io::Error) -> bool {
     is_held(error) || cfg!(windows) && error.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// What to add to the name of a step that failed, for a user of Windows, whose system does not say who holds a file.
+/// Advice for users of Windows, to append to the name of a failed step: the system does not say who holds a file.
 pub fn advice(error: &io::Error) -> &'static str {
     if is_held(error) {
         ", which another program holds (close that program, or take the file from a shadow copy)"
@@ -38,8 +38,8 @@ pub fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// Renames a new file or directory. On Windows, tries again for half a second while that is refused: virus scanners and indexers hold
-/// what is new for a moment.
+/// Renames a new file or directory. On Windows, retries for half a second if that is refused: virus scanners and indexers briefly
+/// hold new files.
 pub fn rename_patiently(mut rename: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     for pause in (0..9).map(|n| 1 << n) {
         match rename() {
@@ -56,7 +56,7 @@ pub fn rename_patiently(mut rename: impl FnMut() -> io::Result<()>) -> io::Resul
 mod tests {
     use super::*;
 
-    /// Where a refusal is final, it is told at once.
+    /// A final refusal is reported at once.
     #[test]
     fn renaming_is_tried_again_where_waiting_may_help() {
         let tries = |error: fn() -> io::Error| {

@@ -1,4 +1,4 @@
-//! Reads and writes LevelDB's sorted table files (`.ldb`, `.sst`), and asks a filter before it asks the disk.
+//! Reads and writes LevelDB's sorted table files (`.ldb`, `.sst`), and checks a filter before it reads the disk.
 //!
 //! A *table* is an immutable file of key-value entries, sorted by key. It is written once, from the first key to the last.
 //! Databases keep their data in such files. An application can publish a large sorted map as one.
@@ -25,14 +25,15 @@
 //!
 //! # The filter
 //!
-//! [`Table::get`] asks the table's filter before it reads. The default, [`RibbonFilterPolicy`] at 10 bits per key, lets 0.1 % of absent keys
-//! pass, whatever the keys look like. A lookup then searches the index and reads one block, the only one that can contain the key.
+//! [`Table::get`] checks the table's filter before it reads. The default, [`RibbonFilterPolicy`] at 10 bits per key, has a false-positive
+//! rate of 0.1 %, whatever the keys look like. A lookup then searches the index and reads one block, the only one that can contain the key.
 //! [`guide::filters`] compares filters.
 //!
 //! # The format
 //!
-//! LevelDB's, with additions that LevelDB ignores: it reads these tables without their filter. [`WriteOptions::leveldb`] writes its own
-//! filter, and its bytes. What [`TableBuilder::create`] writes is [version 1](guide::format#version-1), which every later version of this crate reads.
+//! LevelDB's, with additions that LevelDB ignores: it reads these tables without their filter. [`WriteOptions::leveldb`] writes LevelDB's
+//! own filter, and the same bytes as LevelDB. What [`TableBuilder::create`] writes is [version 1](guide::format#version-1), which every
+//! later version of this crate reads.
 //!
 //! ```text
 //! data blocks     entries in order, each key without the prefix that it shares with the previous key
@@ -52,14 +53,14 @@
 //! | | |
 //! |---|---|
 //! | serve lookups: threads, caches, memory maps, batches, async code | [`guide::serving`]; [`OpenOptions`], [`BlockCache`], [`Source`], [`ReadAt`], [`Stats`] |
-//! | what other programs and crates call it | [`guide::from_leveldb`] |
+//! | find the counterparts of other programs' and crates' names | [`guide::from_leveldb`] |
 //! | choose block size, codec, filter and order | [`WriteOptions`], [`Comparator`]; module [`filter`] |
 //! | look many keys up at once | [`Table::get_many`], [`Table::get_with`], [`Table::may_contain`] |
 //! | read in order, both ways | [`Table::range`], [`Table::prefix`], [`Cursor`], [`ReadOptions`] |
 //! | scan one prefix of many, and read nothing if no key has it | [`WriteOptions::prefix_filter`] |
 //! | see how large a range is, and divide a table | [`Table::approximate_bytes`], [`Table::key_at_fraction`], [`Table::splits`] |
 //! | read several tables as one, keep many open | [`Table::merge`], [`DbTable::merge`], module [`merge`]; [`TableCache`] |
-//! | pass on sorted entries, whatever holds them | [`SortedInput`], [`SortedEntries`] |
+//! | pass sorted entries on from any source | [`SortedInput`], [`SortedEntries`] |
 //! | entries in any order | [`Sorter`] |
 //! | tables of a LevelDB database, with sequence numbers and deletions | [`DbTable`], [`DbTableBuilder`], module [`db`] |
 //! | whole LevelDB databases | the crate [`leveltable-database`](https://docs.rs/leveltable-database) |

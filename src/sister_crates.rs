@@ -1,5 +1,5 @@
-//! What the other crates of this workspace need beside the public interface. Not part of it: it may change at any time, and those who use
-//! it require exactly this version.
+//! Internals that the other crates of this workspace use. Not part of the public interface: they may change at any time, and their users
+//! require exactly this version.
 
 use std::sync::Arc;
 
@@ -29,12 +29,12 @@ use crate::write::new_file::Destination;
 pub use crate::write::new_file::sync_directory;
 use crate::write::options::WriteOptions;
 
-/// Every counter by its name, the same as its field has.
+/// Every counter, with the name of its field.
 pub fn counts(stats: &Stats) -> impl Iterator<Item = (&'static str, u64)> {
     stats.counts().into_iter()
 }
 
-/// Filters the keys of a table with a policy that is built in, as its users expect it.
+/// Sets a built-in filter policy, and whether one filter covers the whole table.
 pub fn filter_with(options: WriteOptions, policy: &BuiltIn, bits_per_key: f64) -> WriteOptions {
     let mut options = options.whole_table_filter(policy.whole_table);
     options.filter = Some((policy.make)(bits_per_key));
@@ -53,7 +53,7 @@ pub fn at_level(codec: Compression, level: i32) -> Result<Compression, String> {
     codec.check().map(|()| codec)
 }
 
-/// The order that a table is opened in, if it was named.
+/// The order that a table is opened in, if the options name it.
 pub fn named_order(options: &OpenOptions) -> Option<&Order> {
     options.order.as_ref()
 }
@@ -78,7 +78,7 @@ pub fn known_extractor(options: &OpenOptions, name: &[u8]) -> Option<Arc<dyn Pre
 ///
 /// # Errors
 ///
-/// Those of reading the index and the block.
+/// Errors of reading the index and the block.
 pub fn data_frame(table: &Table, i: usize) -> Result<Bytes> {
     let block = table.opened.block(i)?;
     table
@@ -93,18 +93,18 @@ pub fn order_of<D: Destination>(builder: &TableBuilder<D>) -> &Order {
     &builder.options.order
 }
 
-/// How a table is written, as far as that shows.
+/// A table's codec, filter and properties, as far as they are known.
 #[derive(Debug, Default)]
 pub struct Style {
     /// The name of its codec.
     pub codec: Option<&'static str>,
     /// The name of its filter's policy, or that it has no filter.
     pub filter: Option<Option<String>>,
-    /// What it says of itself.
+    /// Its properties.
     pub properties: Option<Properties>,
 }
 
-/// Makes the new table like one of this style, in what its options leave open. Returns whether blocks end where
+/// Gives the new table this style, except where its options say otherwise. Returns whether blocks end where
 /// [`flush`](TableBuilder::flush) says, and only there: then no option said how large they are.
 pub fn imitate<D: Destination>(builder: &mut TableBuilder<D>, style: &Style) -> bool {
     if let Some(codec) = style.codec {

@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// Replace OUT if it exists
     #[arg(long)]
     force: bool,
-    /// Print the record of the table for `publish -`, which then need not open it; none of an empty table
+    /// Print the record of the table for `publish -`, which then need not open it; none for an empty table
     #[arg(long)]
     json: bool,
     /// Build an empty table if there are no entries
@@ -51,7 +51,7 @@ pub(crate) struct Args {
     /// Keep the last of several entries with the same key, instead of failing
     #[arg(long, requires = "sort", help_heading = "Input")]
     keep_last: bool,
-    /// Memory for sorting; temporary files hold what does not fit
+    /// Memory for sorting; temporary files hold the rest
     #[arg(long, requires = "sort", value_parser = parse_size, default_value = "256M", value_name = "SIZE",
         help_heading = "Input")]
     sort_memory: usize,
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     Ok(Answer::Yes)
 }
 
-/// Builds a directory. LevelDB reads its tables, and needs no properties in them.
+/// Builds a directory. LevelDB reads its tables, and does not need properties in them.
 fn build_database(args: &Args, order: KeyOrder, tables: WriteOptions) -> Result<Answer, Failure> {
     if is_url(&args.out) || is_stdout(&args.out) {
         return Err(Failure::of(
@@ -145,7 +145,7 @@ fn fill(
     let mut sorter = args.sort.then(sorter);
     let (mut previous, mut count) = (Vec::new(), 0u64);
     while entries.next()? {
-        // Asking for the time takes as long as the entry.
+        // Asking for the time takes as long as adding an entry.
         count += 1;
         if count.is_multiple_of(256) {
             progress.set(entries.position());
@@ -166,7 +166,7 @@ fn fill(
         }
     }
     if count == 0 && !args.allow_empty {
-        // Usually the command that should have written them has failed.
+        // Usually, the command that should have written them has failed.
         let what = "no entries: use --allow-empty to build an empty table";
         return Err(Failure::new(what).at(&entries.name));
     }

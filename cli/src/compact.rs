@@ -23,11 +23,11 @@ use crate::write::{codecs, compression, report_leftovers};
 
 /// Write the live entries of a database to a new one, which needs less space.
 ///
-/// NEW is a directory, and appears only when it is complete and on disk. DIR is only read, without its lock. What is kept is the newest
-/// value of each key, with the comparator, codec, filter and table size that the database has. A damaged database is refused.
+/// NEW is a directory, and appears only when it is complete and on disk. DIR is only read, without its lock. It keeps the newest value
+/// of each key, and the database's comparator, codec, filter and table size. A damaged database is rejected.
 ///
-/// Prints the commands that put NEW in the place of DIR. Of a database that a program has open, NEW is as of one moment, and what
-/// the program writes later would be lost: then there are no commands, and the exit status is 1.
+/// Prints the commands that put NEW in the place of DIR. If a program has the database open, NEW holds its contents at one
+/// moment, and later changes by the program would be lost: then no commands are printed, and the exit status is 1.
 #[derive(clap::Args)]
 #[command(after_help = include_str!("help/compact.txt").trim_end())]
 pub(crate) struct Args {
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// Keep only keys that begin with PREFIX
     #[arg(long, value_name = "PREFIX", allow_hyphen_values = true, conflicts_with_all = ["from", "to"])]
     prefix: Option<OsString>,
-    /// Keep this key and those after it only
+    /// Keep only this key and those after it
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     from: Option<OsString>,
     /// Keep only keys before this one
@@ -47,7 +47,8 @@ pub(crate) struct Args {
     /// Keys in options are in hexadecimal
     #[arg(long)]
     hex: bool,
-    /// JSON lines of changes, made last: {"key", "value"} puts, {"key", "delete": true} deletes; - for standard input
+    /// JSON lines of changes, applied last: {"key", "value"} puts, {"key", "delete": true} deletes; - for standard
+    /// input
     #[arg(long, value_name = "FILE")]
     changes: Option<PathBuf>,
     /// Compression of the blocks [default: that of the newest table]
@@ -61,7 +62,7 @@ pub(crate) struct Args {
         allow_negative_numbers = true
     )]
     level: Option<i32>,
-    /// Begin even if fewer bytes are free than DIR takes
+    /// Start even if less space is free than DIR takes
     #[arg(long)]
     ignore_space: bool,
 }
@@ -123,10 +124,10 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     Ok(Answer::yes_if(!compacted.has_writer))
 }
 
-/// A key, and its new value if it is not to be deleted.
+/// A key, and its new value, or `None` to delete it.
 type Change = (Vec<u8>, Option<Vec<u8>>);
 
-/// Reads changes, and sorts them. Of several of a key the last one counts.
+/// Reads changes, and sorts them. If several have the same key, the last one counts.
 fn read_changes(path: &Path, order: KeyOrder) -> Result<Vec<Change>, Failure> {
     let Input { reader, name, .. } = input::open(path)?;
     let mut lines = Lines::new(reader, false);

@@ -1,4 +1,4 @@
-//! Databases: directories that CURRENT makes one. Nothing in them is opened for writing, created or locked.
+//! Databases: directories with a file CURRENT. Their files are not opened for writing, created or locked.
 
 pub(crate) mod records;
 pub(crate) mod salvage;
@@ -20,7 +20,7 @@ use crate::path::{is_database, kind_of};
 use crate::row::{Bounds, Row, RowSource, directed};
 use crate::sort::KeyOrder;
 
-/// Returns how databases are opened: every block is read once, and some systems allow few open files.
+/// Returns the options for opening databases: every block is read once, and some systems allow few open files.
 pub(crate) fn options(skip_damaged: bool) -> DatabaseOptions {
     DatabaseOptions::new()
         .tables(OpenOptions::new().no_cache())
@@ -28,7 +28,7 @@ pub(crate) fn options(skip_damaged: bool) -> DatabaseOptions {
         .skip_damaged(skip_damaged)
 }
 
-/// Opens what can be read of a database beside a program that holds files of it. `None` if opening it fails for another reason.
+/// Opens the readable part of a database while a program holds files of it. `None` if opening it fails for another reason.
 pub(crate) fn open_beside(path: &Path) -> Option<Database> {
     let failed = options(true).open_read_only(path).err()?;
     if !is_about_held(&failed) {
@@ -38,7 +38,8 @@ pub(crate) fn open_beside(path: &Path) -> Option<Database> {
     beside.open_without_manifest(path).ok()
 }
 
-/// Says on standard error which records of logs were left out of `db` because they are damaged. Returns whether there are any.
+/// Reports on standard error which records of logs were left out of `db` because they are damaged. Returns whether there are
+/// any.
 pub(crate) fn complain_of_damage(db: &Database) -> bool {
     let mut gaps = db.recovery().gaps;
     gaps.retain(|(_, gap)| gap.kind == GapKind::Damaged);
@@ -52,11 +53,10 @@ pub(crate) fn complain_of_damage(db: &Database) -> bool {
     !gaps.is_empty()
 }
 
-/// The error of an option of a database, on something else.
+/// The error if an option for databases is given for something else.
 pub(crate) const NEEDS_DIRECTORY: &str = "--history needs a database: name its directory";
 
-/// Returns the live entries of `db` within bounds, or all versions that its files still hold, with where they are and what became
-/// of them.
+/// Returns the live entries of `db` within bounds, or all versions that its files still hold, with their places and states.
 pub(crate) fn rows(
     db: &Database,
     bounds: Bounds,
@@ -93,7 +93,7 @@ impl From<HistoryEntry> for Row {
     }
 }
 
-/// Returns the word for a file's state.
+/// Returns the name of a file's state.
 pub(crate) fn state_name(state: FileState) -> &'static str {
     match state {
         FileState::Live => "live",
@@ -104,7 +104,7 @@ pub(crate) fn state_name(state: FileState) -> &'static str {
     }
 }
 
-/// Returns what bytes of a log or MANIFEST that are no record are.
+/// Returns the name of the kind of a gap.
 pub(crate) fn gap_name(kind: GapKind) -> &'static str {
     match kind {
         GapKind::Torn => "a record that its writer did not finish",
@@ -113,14 +113,14 @@ pub(crate) fn gap_name(kind: GapKind) -> &'static str {
     }
 }
 
-/// What a MANIFEST says: the comparator's name, and the numbers of the tables.
+/// The contents of a MANIFEST: the comparator's name, and the numbers of the tables.
 struct Manifest {
     comparator: String,
     tables: BTreeSet<u64>,
 }
 
 impl Manifest {
-    /// Reads the MANIFEST of the database in `directory`. `None` if there is none that can be read.
+    /// Reads the MANIFEST of the database in `directory`. `None` if there is no readable one.
     fn read(directory: &Path) -> Option<Manifest> {
         let current = fs::read_to_string(directory.join("CURRENT")).ok()?;
         let path = directory.join(current.trim_end());
@@ -144,7 +144,7 @@ impl Manifest {
     }
 }
 
-/// Returns the directory of the database that `path` is, or that a file at `path` lies in.
+/// Returns the database directory that `path` is, or that contains the file at `path`.
 fn directory_of(path: &Path) -> Option<&Path> {
     if is_database(path) {
         return Some(path);
@@ -155,13 +155,13 @@ fn directory_of(path: &Path) -> Option<&Path> {
     is_database(directory).then_some(directory)
 }
 
-/// Returns the order of the database that `path` is, or that a table or a log at `path` lies in, if its MANIFEST names one that is
-/// known.
+/// Returns the order of the database that `path` is, or that contains the table or log at `path`, if its MANIFEST names a known
+/// one.
 pub(crate) fn order_beside(path: &Path) -> Option<KeyOrder> {
     KeyOrder::of_database(&Manifest::read(directory_of(path)?)?.comparator)
 }
 
-/// Says on standard error, if the table at `path` is a part of a database, that it is no more.
+/// If the table at `path` is a part of a database, says so on standard error.
 pub(crate) fn note_part(path: &Path) {
     if let (FileKind::Table, Some(number)) = kind_of(path)
         && let Some(directory) = directory_of(path)

@@ -13,7 +13,7 @@ use crate::path::{is_url, repair_command};
 /// The reason why a command ended early.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Standard output cannot be written: no other file can be shown either.
+    /// Standard output cannot be written, so no other file can be shown either.
     Output(io::Error),
     /// One line with the error and, where possible, a remedy.
     Message(String),
@@ -37,7 +37,7 @@ impl Failure {
         }
     }
 
-    /// Returns the failure for a table that would replace what is at `path`.
+    /// Returns the failure for a table that would replace an existing file at `path`.
     pub(crate) fn taken(path: &Path) -> Failure {
         let what = "already exists: use --force to replace it, or name another file";
         Failure::of(path, what)
@@ -49,7 +49,7 @@ impl From<Error> for Failure {
         match (explain(&error), error.path()) {
             (Some(what), Some(path)) => Failure::of(path, what),
             (Some(what), None) => Failure::new(what),
-            // The file has appeared since its path was checked. A database replaces nothing, not even by force.
+            // The file has appeared since its path was checked. A database never replaces anything, even with --force.
             (None, Some(path))
                 if cause_of(&error) == Some(io::ErrorKind::AlreadyExists)
                     && !error.to_string().contains("a database replaces nothing") =>
@@ -65,7 +65,7 @@ fn cause_of(error: &Error) -> Option<io::ErrorKind> {
     error.io_error().map(io::Error::kind)
 }
 
-/// Returns whether an error says that there is no such file or object.
+/// Returns whether an error says that the file or object does not exist.
 pub(crate) fn is_not_found(error: &Error) -> bool {
     cause_of(error) == Some(io::ErrorKind::NotFound)
 }
@@ -79,10 +79,10 @@ impl Display for Failure {
     }
 }
 
-/// What the library says of a database without a sound MANIFEST.
+/// The library's hint for a database without a sound MANIFEST.
 const WITHOUT_MANIFEST: &str = "; open_without_manifest reads what tables and logs say";
 
-/// Returns the message of an error, in which the options of the library are those of the tool, and the command for a damaged database.
+/// Returns the message of an error, with the library's options replaced by the tool's, and the command for a damaged database.
 pub(crate) fn with_remedies(error: &Error) -> String {
     let message = error.to_string();
     let is_damaged = matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotATable)
@@ -114,7 +114,7 @@ pub(crate) fn with_remedies(error: &Error) -> String {
 pub(crate) const NO_CREDENTIALS: &str = "no credentials for S3: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or \
      AWS_SKIP_SIGNATURE=true for a bucket that everybody may read (~/.aws/credentials is not read)";
 
-/// Returns in a line what a store's `error` means, if the store itself says it at length or not at all.
+/// Explains a store's `error` in a line, if the store does so only at length or not at all.
 fn explain(error: &Error) -> Option<String> {
     let is_of_url = error.path().map(is_url);
     if is_of_url == Some(false) {
@@ -148,7 +148,7 @@ fn explain(error: &Error) -> Option<String> {
     if is_of_url == Some(true) && is_not_found(error) {
         return Some("no such object".into());
     }
-    // The tool has no such option.
+    // The tool does not have this option.
     let (message, _) = causes.first()?.split_once("; allow_unpinned(true)")?;
     Some(message.to_owned())
 }

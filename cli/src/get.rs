@@ -21,13 +21,13 @@ use crate::row::{Row, ShowArgs, Style};
 
 /// Show the values of keys.
 ///
-/// Of one key, shows the value; of several, or of keys from standard input, lines as `scan` prints them. Shows the
-/// newest version if it is a table of a database. Exits with status 1 if a key is absent or deleted, and with status 2
-/// if damage makes the answer unknown.
+/// For one key, shows the value; for several, or for keys from standard input, lines as `scan` prints them. In a table
+/// of a database, shows the newest version. Exits with status 1 if a key is absent or deleted, and with status 2 if
+/// damage makes the answer unknown.
 ///
-/// Reads the index and the blocks that may hold the keys. A table that does not record its order, as those of LevelDB, is assumed
-/// to be in byte order; standard error says so if a key is absent, and --check-order makes certain. If the keys are neither in byte
-/// order nor in that of a database, searches by reading the whole table.
+/// Reads the index and the blocks that may hold the keys. A table that does not record its order, like LevelDB's, is assumed to be
+/// in byte order; standard error says so if a key is absent, and --check-order makes certain. If the keys are neither in byte order
+/// nor in a database's, searches the whole table.
 #[derive(clap::Args)]
 #[command(after_help = include_str!("help/get.txt").trim_end())]
 pub(crate) struct Args {
@@ -52,11 +52,11 @@ pub(crate) struct Args {
 type Key = Result<Vec<u8>, Failure>;
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
-    // First of all: a path of Windows is no key, since `\` begins an escape.
+    // Checked first: a path of Windows is not a key, since `\` begins an escape.
     for key in &args.key {
         check_order_of_arguments(Path::new(key), &args.file)?;
     }
-    // A key that cannot be read is an error before any answer is printed.
+    // A key that cannot be parsed is an error before any answer is printed.
     let parse = |key: &OsString| {
         let key = key.as_encoded_bytes();
         (key != b"-").then(|| args.show.parse_key("KEY", key))
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         out: Rows::new(),
         worst: Answer::Yes,
     };
-    // The keys of standard input in place of each `-`.
+    // Replaces each `-` by the keys from standard input.
     let keys = given.into_iter().flat_map(|key| {
         let lines = key.is_none().then(|| keys_of_stdin(args.show));
         key.map(Ok).into_iter().chain(lines.into_iter().flatten())
@@ -124,10 +124,10 @@ fn keys_of_stdin(show: ShowArgs) -> impl Iterator<Item = Key> {
     })
 }
 
-/// What was found of a key.
+/// The result of looking up a key.
 type Found = leveltable::Result<Option<Row>>;
 
-/// Returns the entry of each key. If damage fails that of all, finds out of which; a request that failed is not made again for each key.
+/// Returns the entry of each key. If damage makes this fail, finds out for which keys; a failed request is not repeated for each key.
 fn find(opened: &Opened, keys: &[Vec<u8>], at: Option<u64>) -> Result<Vec<Found>, Failure> {
     match opened.get_many(keys, at) {
         Ok(rows) => Ok(rows.into_iter().map(Ok).collect()),
@@ -152,7 +152,7 @@ struct Answers<'a> {
 }
 
 impl Answers<'_> {
-    /// Looks up keys and shows what is found.
+    /// Looks up keys and prints the results.
     fn look_up(
         &mut self,
         opened: &Opened,
@@ -164,7 +164,7 @@ impl Answers<'_> {
         let most = match opened {
             _ if is_unordered => usize::MAX,
             Opened::Table(_) if !is_url(file) => 1,
-            // Requests of a batch are on their way at the same time.
+            // The requests of a batch are in flight at the same time.
             _ => BATCH,
         };
         if is_unordered && matches!(opened, Opened::Table(_)) {
@@ -179,13 +179,13 @@ impl Answers<'_> {
             for (key, found) in batch.iter().zip(find(opened, &batch, self.args.at)?) {
                 match found {
                     Ok(row) => {
-                        // In another order, the table may hold the key elsewhere.
+                        // If the order is another one, the key may be elsewhere in the table.
                         if row.is_none() && std::mem::take(&mut is_assumed) {
                             note_assumed_order(file);
                         }
                         self.show(key, row.as_ref())?;
                     }
-                    // Nothing that was not found is certain.
+                    // No absence is certain.
                     Err(e) if e.kind() == ErrorKind::Comparator => {
                         self.out.flush()?;
                         return Err(another_order(e));

@@ -25,20 +25,21 @@ use table::{Fault, Wanted};
 
 /// Show the sections, keys and filter of tables.
 ///
-/// Of a directory with CURRENT, which is a database, shows the order, the logs and the files: live, missing, obsolete, or not listed.
+/// For a directory with CURRENT, which is a database, shows the order, the logs and the files: live, missing, obsolete, or not
+/// listed.
 ///
-/// Reads the metadata of a table; for the first and the last key also their blocks, if the properties do not state them. With --full, reads the whole file twice, the first time to check the order
-/// of the keys: counts entries, measures codecs and the filter's false-positive rate, and lists blocks that cannot be
-/// read. Exits with status 1 if something that was read is damaged.
+/// Reads the metadata of a table; for the first and the last key also their blocks, if the properties do not have them. With --full, reads
+/// the whole file twice, the first time to check the order of the keys: counts entries, measures codecs and the filter's false-positive
+/// rate, and lists blocks that cannot be read. Exits with status 1 if something that was read is damaged.
 ///
-/// If the keys are neither in byte order nor in that of a database, shows everything but the filter.
+/// If the keys are neither in byte order nor in a database's, shows everything but the filter.
 #[derive(clap::Args)]
 #[command(after_help = include_str!("help/info.txt").trim_end())]
 pub(crate) struct Args {
     /// Tables' files or URLs, databases, manifests of sets, or directories of tables
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Of a database, describe the tables one by one
+    /// In a database, describe the tables one by one
     #[arg(long = "files")]
     apart: bool,
     #[command(flatten)]
@@ -88,7 +89,7 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
     };
     let described = match opened {
         Opened::Table(mut table) => {
-            // In a large table another order than the one that was assumed shows only when a block is read.
+            // In a large table, a wrong order shows only when a block is read.
             let is_another = |e: leveltable::Error| e.kind() == ErrorKind::Comparator;
             if table.order.is_some()
                 && !wanted.full
@@ -122,7 +123,7 @@ fn describe(path: &Path, args: &Args, is_first: bool) -> Result<Answer, Failure>
     Ok(Answer::yes_if(described.unreadable.is_empty()))
 }
 
-/// Opens the table with its filter, and checks the order of all its keys if `is_full`. If filter, metaindex, which leads to it, or
+/// Opens the table with its filter, and checks the order of all its keys if `is_full`. If filter, metaindex (which leads to it) or
 /// properties are damaged, opens it without filters, and `fault` is the damage; with damaged data, the order is that of the index.
 fn open_with_filter(
     path: &Path,

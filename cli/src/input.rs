@@ -23,9 +23,9 @@ use crate::row::stored_key;
 /// A file of entries, or standard input.
 pub(crate) struct Input {
     pub(crate) reader: Box<dyn BufRead>,
-    /// What messages call it.
+    /// Its name for messages.
     pub(crate) name: String,
-    /// In bytes, if it is a file.
+    /// Size in bytes, if it is a file.
     pub(crate) size: Option<u64>,
 }
 
@@ -55,13 +55,13 @@ pub(crate) fn open(path: &Path) -> Result<Input, Failure> {
     })
 }
 
-/// Reads entries one by one, and holds one in memory.
+/// Reads entries one by one, and keeps one in memory.
 pub(crate) struct Entries<'a> {
     source: Source,
     /// The name of the input, for messages.
     pub(crate) name: String,
     options: &'a InputOptions,
-    /// The current entry, with its key as the table stores it.
+    /// The current entry, with its stored key.
     entry: Entry,
     /// Size of the input in bytes, if it is a file.
     pub(crate) size: Option<u64>,
@@ -149,7 +149,7 @@ impl Entries<'_> {
     }
 }
 
-/// Editors on Windows begin a file with it.
+/// Editors on Windows write it at the start of a file.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Lines that are not empty.
@@ -201,7 +201,8 @@ impl Lines {
     }
 }
 
-/// Reads a line to `line`, which is empty, with its line feed, which this finds faster than `read_until`. Returns its length.
+/// Reads a line, including its line feed, into `line`, which is empty; finds the line feed faster than `read_until`. Returns
+/// its length.
 fn read_line(reader: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
     loop {
         let read = match reader.fill_buf() {
@@ -219,7 +220,7 @@ fn read_line(reader: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<usize> 
     }
 }
 
-/// Parses a line into `entry`, whose memory is used again.
+/// Parses a line into `entry`, whose memory is reused.
 fn parse_tabs(line: &[u8], options: &InputOptions, entry: &mut Entry) -> Parsed<()> {
     let (notation, is_database) = (options.notation(), options.has_versions());
     let (columns, names, number, or) = if is_database {
@@ -232,7 +233,7 @@ fn parse_tabs(line: &[u8], options: &InputOptions, entry: &mut Entry) -> Parsed<
             ", or use --raw or --keys database",
         )
     };
-    // Everything after the last separator is the value, because a raw one may contain tabs.
+    // Everything after the last separator is the value, because a raw value may contain tabs.
     let mut fields = line.splitn(columns, |&b| b == b'\t');
     let mut field = |name: &str| {
         fields.next().ok_or_else(|| {
@@ -256,7 +257,7 @@ fn parse_tabs(line: &[u8], options: &InputOptions, entry: &mut Entry) -> Parsed<
     notation.parse_into(written, &mut entry.value)
 }
 
-/// Returns a hint if a line that is no entry looks like one in another format.
+/// Returns a hint if an invalid line looks like an entry in another format.
 #[cold]
 fn other_format(line: &[u8]) -> &'static str {
     if line.trim_ascii_start().starts_with(b"{") {

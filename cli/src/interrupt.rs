@@ -16,16 +16,17 @@ use leveltable::{NewFile, TableBuilder, WriteOptions};
 /// Exit status of an interrupted command, which is the shell's convention for SIGINT.
 const INTERRUPTED: i32 = 130;
 
-/// Removes what is unfinished. Returns `false` if it is finished after all, and the program is about to say so.
+/// Removes unfinished output. Returns `false` if the output is finished after all, and the program is about to say so.
 type Undo = Box<dyn FnOnce() -> bool + Send>;
 
-/// Signals that follow the first one sooner than this are the same request: `timeout` sends one to the program and one to its group.
+/// Signals that follow the first one within this time belong to the same request: `timeout` sends one to the program and one to its
+/// group.
 const AT_ONCE: Duration = Duration::from_millis(500);
 
-/// How often moving and removing an unfinished directory are tried, a millisecond apart.
+/// Number of attempts, a millisecond apart, to move and to remove an unfinished directory.
 const TRIES: u32 = 1000;
 
-/// When the first signal came.
+/// The time of the first signal.
 static INTERRUPTED_AT: OnceLock<Instant> = OnceLock::new();
 
 static UNFINISHED: Mutex<Option<Undo>> = Mutex::new(None);
@@ -53,7 +54,7 @@ pub(crate) fn create(
     Ok(builder)
 }
 
-/// Calls `work`, which writes a new directory. It passes the temporary directory to its argument before anything is in there. If the
+/// Calls `work`, which writes a new directory. It passes the temporary directory to its argument before anything is in it. If the
 /// user terminates the program before the work is done, nothing is left on disk.
 pub(crate) fn guard_directory<T>(
     work: impl FnOnce(Box<dyn FnOnce(&Path)>) -> leveltable::Result<T>,
@@ -64,8 +65,8 @@ pub(crate) fn guard_directory<T>(
     let guard = move |temporary: &Path| {
         let temporary = temporary.to_owned();
         *lock = Some(Box::new(move || {
-            // Finishing the database renames the directory. Once it has another name, the work can no longer do that: a directory that
-            // got its name while it was being removed would be half a database.
+            // Finishing the database renames the directory. After that, the work cannot rename it any more: a directory that got its
+            // name while it was being removed would be half a database.
             let unfinished = temporary.with_extension("removed.tmp");
             match patiently(|| fs::rename(&temporary, &unfinished)) {
                 Err(error) if error.kind() == ErrorKind::NotFound => return false,
@@ -83,7 +84,7 @@ pub(crate) fn guard_directory<T>(
     done
 }
 
-/// Tries again, for a second, what Windows refuses while a file in a directory is open.
+/// Retries, for a second, what Windows refuses while a file in a directory is open.
 fn patiently(mut work: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     let mut tries = 0..TRIES;
     loop {
@@ -96,14 +97,14 @@ fn patiently(mut work: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Waits for the end of the program if the user terminates it: work fails when the handler removes its files.
+/// If the user terminates the program, waits for its end: work fails when the handler removes its files.
 pub(crate) fn after_failure() {
     if INTERRUPTED_AT.get().is_some() {
         thread::sleep(Duration::from_secs(10));
     }
 }
 
-/// Calls `undo` before the program ends because the user terminates it. If that returns `false`, the program goes on.
+/// Calls `undo` before the program ends at the user's request. If that returns `false`, the program goes on.
 #[cfg(feature = "object-store")]
 pub(crate) fn before_end(undo: impl FnOnce() -> bool + Send + 'static) {
     handle();
@@ -115,7 +116,7 @@ fn handle() {
     HANDLED.call_once(|| handle_signals(end));
 }
 
-/// Returns whether the user terminates the program, which may take a while.
+/// Returns whether the user has asked to terminate the program, which may take a while.
 #[cfg(feature = "object-store")]
 pub(crate) fn is_interrupted() -> bool {
     INTERRUPTED_AT.get().is_some()
@@ -140,8 +141,8 @@ fn end() {
     });
 }
 
-/// Calls `end` on each of these signals that is not ignored. `nohup` ignores SIGHUP, and a script SIGINT in what it runs
-/// in the background; they must stay ignored, and the others must not.
+/// Calls `end` on each of these signals that is not ignored. `nohup` ignores SIGHUP, and a script ignores SIGINT in
+/// background commands; these must stay ignored, and the others must not.
 #[cfg(unix)]
 fn handle_signals(end: fn()) {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -151,16 +152,16 @@ fn handle_signals(end: fn()) {
     let signals = [SIGINT, SIGTERM, SIGHUP]
         .into_iter()
         .filter(|&signal| !is_ignored(signal));
-    // Without a handler a temporary file may be left behind, as after a signal that no program can handle.
-    // A write past the limit of a file's size is then an error, and not the end of the program.
+    // Without a handler, a temporary file may be left behind, as with a signal that no program can handle. This makes a
+    // write past the limit of a file's size an error instead of ending the program.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     if let Ok(mut signals) = signal_hook::iterator::Signals::new(signals) {
         thread::spawn(move || signals.forever().for_each(|_| end()));
     }
 }
 
-/// Returns the set of ignored signals: bit 0 stands for signal 1. Only Linux says so without `unsafe`. Elsewhere SIGHUP is taken to be
-/// ignored, as `nohup` has it.
+/// Returns the set of ignored signals: bit 0 stands for signal 1. Only Linux says so without `unsafe`. Elsewhere SIGHUP is assumed to
+/// be ignored, as under `nohup`.
 #[cfg(unix)]
 fn ignored_signals() -> u64 {
     let Ok(status) = fs::read_to_string("/proc/self/status") else {

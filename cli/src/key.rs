@@ -1,4 +1,4 @@
-//! A key as `info`, `build` and manifests show it in JSON.
+//! A key in the JSON of `info`, `build` and manifests.
 
 use bytes::Bytes;
 use leveltable::db::InternalKey;
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::notation::{Notation, key_json, quoted};
 use crate::row::{Tag, type_name};
 
-/// A key, with sequence number and type in a table of a database. One without is also read.
+/// A key, with sequence number and type in a table of a database. Keys without these can also be read.
 #[derive(Clone, Deserialize)]
 #[serde(try_from = "Written")]
 pub(crate) struct Key {
@@ -17,7 +17,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// Returns what a table stores as `stored`.
+    /// Returns the key that a table stores as `stored`.
     pub(crate) fn of(stored: &[u8], is_database: bool) -> Key {
         let parsed = InternalKey::parse(stored).filter(|_| is_database);
         Key {
@@ -26,7 +26,7 @@ impl Key {
         }
     }
 
-    /// Returns the key as text, cut to fit a line.
+    /// Returns the key as text, shortened to fit into a line.
     pub(crate) fn show(&self) -> String {
         match self.tag {
             Some((sequence, value_type)) => {

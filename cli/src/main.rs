@@ -82,11 +82,11 @@ enum Command {
     Man(shell::ManArgs),
 }
 
-/// The result of a command that ran to its end, the best first.
+/// The result of a completed command, the best first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Answer {
     Yes,
-    /// The table is sound as far as can be told without its order.
+    /// The table is sound, as far as can be told without its order.
     Unordered,
     /// The key is absent, the table is not sound, or not all of it was copied.
     No,
@@ -122,7 +122,7 @@ fn main() -> ExitCode {
         Ok(Answer::Unordered) => ExitCode::from(3),
         Ok(Answer::No) => ExitCode::from(1),
         Ok(Answer::Unknown) => ExitCode::from(2),
-        // The reader of the output, such as `head`, has seen enough.
+        // The reader of the output, such as `head`, has stopped reading.
         Err(Failure::Output(e)) if e.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(failure) => {
             output::complain("error", &failure.to_string());

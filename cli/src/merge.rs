@@ -1,4 +1,4 @@
-//! `leveltable merge`: makes one table of several.
+//! `leveltable merge`: merges several tables into one.
 
 use std::path::{Path, PathBuf};
 
@@ -13,11 +13,11 @@ use crate::write::{TableOptions, check_out, write_table};
 
 /// Merge tables into a new one.
 ///
-/// OUT has the entries of all tables, in order, and appears only when it is complete and on disk. Of tables of a database, it has
-/// all versions of each key. Memory does not grow with the tables.
+/// OUT has the entries of all tables, in order, and appears only when it is complete and on disk. For tables of a database, it
+/// has all versions of each key. Memory does not grow with the size of the tables.
 ///
-/// Fails if two tables have the same key, of a database the same version, unless --keep-last says that the table named last
-/// counts.
+/// Fails if two tables have the same key, or in a database the same version, unless --keep-last says that the table named
+/// last counts.
 #[derive(clap::Args)]
 #[command(after_help = include_str!("help/merge.txt").trim_end())]
 pub(crate) struct Args {
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Replace OUT if it exists
     #[arg(long)]
     force: bool,
-    /// Of several entries with the same key, take that of the last table
+    /// If several entries have the same key, take that of the last table
     #[arg(long)]
     keep_last: bool,
     #[command(flatten)]
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     Ok(Answer::Yes)
 }
 
-/// Opens the table at `path` with its keys as they are stored. Returns their order, too.
+/// Opens the table at `path` with its stored keys. Also returns their order.
 fn open(path: &Path, keys: Keys) -> Result<(TableRange, KeyOrder), Failure> {
     copy_if_remote(path)?;
     let Opened::Table(table) = open_unfiltered(path, keys)? else {

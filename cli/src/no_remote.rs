@@ -1,4 +1,4 @@
-//! Stands in for reading and writing object stores, without the feature `object-store`.
+//! Replaces reading and writing object stores without the feature `object-store`.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::row::{RowSource, Walk};
 use crate::set::{Set, Shard};
 use crate::sort::Add;
 
-/// Every operation on a URL, which comes after [`check`].
+/// The error of every operation on a URL, which comes after [`check`].
 pub(crate) fn needs_feature<T>(path: &Path) -> Result<T> {
     let what = "reading and writing object stores needs the feature `object-store`: cargo install leveltable-cli \
                 --features object-store";
@@ -58,7 +58,7 @@ pub(crate) fn publish(
     Ok(needs_feature(manifest)?)
 }
 
-/// Takes no path for a manifest.
+/// Finds no set: every path is treated as a table.
 pub(crate) fn open_set(_: &Path) -> std::result::Result<Option<Box<dyn Set>>, Failure> {
     Ok(None)
 }

@@ -11,9 +11,9 @@ use serde_json::{Serializer, Value, json};
 /// A way to write arbitrary bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Notation {
-    /// Printable characters as they are; `\\`, `\t`, `\n`, `\r`, and `\xNN` for every other byte. If the bytes are
-    /// not valid UTF-8, only printable ASCII characters stand as they are. The text contains neither tab nor
-    /// newline, so both can be separators.
+    /// Printable characters unchanged; `\\`, `\t`, `\n`, `\r`, and `\xNN` for every other byte. If the bytes are not
+    /// valid UTF-8, only printable ASCII characters are unchanged. The text contains neither tab nor newline, so both
+    /// can be separators.
     Text,
     /// Two hexadecimal digits for each byte.
     Hex,
@@ -46,9 +46,9 @@ impl Notation {
         Ok(())
     }
 
-    /// Returns the first `most` characters that write `bytes`, and two dots if there are more.
+    /// Returns the first `most` characters of the notation of `bytes`, and two dots if there are more.
     pub(crate) fn cut(self, bytes: &[u8], most: usize) -> (String, &'static str) {
-        // Every byte, and every character of text, is written as at least one.
+        // Every byte, and every character of text, takes at least one character.
         let head = match str::from_utf8(bytes) {
             Ok(text) if self == Notation::Text => text.char_indices().nth(most).map(|(at, _)| at),
             _ => Some(most),
@@ -79,7 +79,7 @@ impl Notation {
 fn write_escaped(bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
     match str::from_utf8(bytes) {
         Ok(text) => write_escaped_text(text, out),
-        // Among such bytes, a valid UTF-8 sequence is usually a coincidence.
+        // A valid UTF-8 sequence among such bytes is usually a coincidence.
         Err(_) => bytes.iter().try_for_each(|&byte| match byte {
             0..0x80 => write_escaped_char(byte.into(), out),
             _ => write!(out, "\\x{byte:02x}"),
@@ -173,7 +173,7 @@ fn unhex(written: &[u8]) -> Result<Vec<u8>, String> {
     })
 }
 
-/// Returns the byte that two hexadecimal digits write.
+/// Returns the byte of two hexadecimal digits.
 fn byte_of(high: u8, low: u8) -> Option<u8> {
     let digit = |ascii: u8| char::from(ascii).to_digit(16);
     u8::try_from(digit(high)? << 4 | digit(low)?).ok()
@@ -185,11 +185,11 @@ pub(crate) enum Field<'a> {
     Bytes(&'a [u8]),
     Text(&'a str),
     Json(Value),
-    /// As it is written.
+    /// Written unchanged.
     Raw(Box<RawValue>),
 }
 
-/// Writes a JSON object with these fields in a line.
+/// Writes a JSON object with these fields in one line.
 pub(crate) fn write_json<'a>(
     fields: impl IntoIterator<Item = (&'a str, Field<'a>)>,
     is_hex: bool,
@@ -212,7 +212,7 @@ pub(crate) fn write_json<'a>(
     out.write_all(b"\n")
 }
 
-/// Returns a key without sequence number with the field that `scan --json` prints.
+/// Returns a key without sequence number, in the field that `scan --json` prints.
 pub(crate) fn key_json(key: &[u8]) -> Value {
     match str::from_utf8(key) {
         Ok(text) => json!({"key": text}),
@@ -220,13 +220,13 @@ pub(crate) fn key_json(key: &[u8]) -> Value {
     }
 }
 
-/// Returns `bytes` as the JSON object, array, number, true or false that they are, in one line; `None` if they are something else.
-/// A string is not distinguished from the bytes in it.
+/// Returns `bytes` as a JSON object, array, number, true or false, in one line; `None` if they are something else. A string could
+/// not be distinguished from the bytes in it.
 pub(crate) fn as_json(bytes: &[u8]) -> Option<Box<RawValue>> {
     let text = str::from_utf8(bytes).ok()?;
     let is_kept = !text.trim_start().starts_with(['"', 'n']);
     let raw: &RawValue = serde_json::from_str(text).ok().filter(|_| is_kept)?;
-    // Line breaks are between tokens: in strings they are escaped.
+    // Line breaks are only between tokens: in strings they are escaped.
     RawValue::from_string(raw.get().replace(['\r', '\n'], " ")).ok()
 }
 

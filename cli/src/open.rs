@@ -1,4 +1,4 @@
-//! Opens sets, databases, and plain tables and tables of databases, and reads them in the same way.
+//! Opens sets, databases, plain tables and tables of databases, and reads them in the same way.
 
 use std::collections::HashMap;
 use std::fs;
@@ -23,7 +23,7 @@ use crate::row::{Bounds, Row, RowSource, directed};
 use crate::set::Set;
 use crate::sort::KeyOrder;
 
-/// The option that overrules what a table's keys are taken for.
+/// The option that overrides the detected kind of a table's keys.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct KeysArg {
     /// The kind of the tables' keys
@@ -31,12 +31,12 @@ pub(crate) struct KeysArg {
     pub(crate) keys: Keys,
 }
 
-/// The options that say how to look for keys in a table or a set.
+/// Options for looking up keys in a table or a set.
 #[derive(Args)]
 pub(crate) struct LookupArgs {
     #[command(flatten)]
     pub(crate) keys: KeysArg,
-    /// First read all of a table that does not record its order, to be certain of it
+    /// First read the whole table, if it does not record its order, to be certain of it
     #[arg(long)]
     check_order: bool,
     /// Read this publication of the set, as `splits` prints it, or fail
@@ -45,7 +45,7 @@ pub(crate) struct LookupArgs {
 }
 
 impl LookupArgs {
-    /// Opens what `path` names, a table without its filter: reading it costs more than it saves a scan or a single lookup. Damaged
+    /// Opens `path`; a table without its filter, because reading it costs more than it saves a scan or a single lookup. Damaged
     /// records of a database's logs are an error unless `skip_damaged` leaves them out.
     pub(crate) fn open(&self, path: &Path, skip_damaged: bool) -> Result<Opened, Failure> {
         let opened = open_any(path, skip_damaged, || self.open_table(path))?;
@@ -68,15 +68,15 @@ impl LookupArgs {
     }
 }
 
-/// What a path names.
+/// The kinds of things at a path.
 pub(crate) enum Opened {
     Set(Box<dyn Set>),
     Database(Database),
     Table(AnyTable),
 }
 
-/// Opens the set or the database at `path`, or by `open` the table. Only what is no file, or says that it is a manifest, is opened
-/// as a set, so that metadata are read once.
+/// Opens the set or the database at `path`, or the table with `open`. A file is opened as a set only if it says that it is a
+/// manifest, so that metadata are read once.
 pub(crate) fn open_any(
     path: &Path,
     skip_damaged: bool,
@@ -111,14 +111,14 @@ pub(crate) fn open_any(
     }
 }
 
-/// Opens what `path` names, a table with these keys, without its filter.
+/// Opens `path`; a table with keys of this kind, without its filter.
 pub(crate) fn open_unfiltered(path: &Path, keys: Keys) -> Result<Opened, Failure> {
     let open = || open_with(path, keys, OpenOptions::new().no_filter(), false);
     open_any(path, false, open)
 }
 
 impl Opened {
-    /// Returns whether the order of the keys is not known, in which they could be looked up.
+    /// Returns whether keys cannot be looked up because their order is not known.
     pub(crate) fn is_unordered(&self) -> bool {
         match self {
             Opened::Set(_) => false,
@@ -127,7 +127,8 @@ impl Opened {
         }
     }
 
-    /// Returns the entry of each key. In a table of a database that is its newest entry not newer than `at`.
+    /// Returns the entry of each key. In a table of a database, that is the newest entry of the key that is not newer
+    /// than `at`.
     pub(crate) fn get_many(&self, keys: &[Vec<u8>], at: Option<u64>) -> Result<Vec<Option<Row>>> {
         let at = at.unwrap_or(MAX_SEQUENCE);
         let all = (Bound::Unbounded, Bound::Unbounded);
@@ -155,7 +156,8 @@ impl Opened {
     }
 }
 
-/// Looks for all keys in one walk over `rows`, whose order is not known. The newest version of a key not newer than `at` counts.
+/// Looks for all keys in one walk over `rows`, whose order is not known. The newest version of a key that is not newer than `at`
+/// counts.
 fn search(rows: RowSource, keys: &[Vec<u8>], at: u64) -> Result<Vec<Option<Row>>> {
     let mut found: HashMap<&[u8], Option<Row>> = keys.iter().map(|key| (&key[..], None)).collect();
     let sequence = |row: &Row| row.tag.map(|(sequence, _)| sequence);
@@ -186,7 +188,7 @@ pub(crate) enum Keys {
 }
 
 impl Keys {
-    /// Returns the kind of keys that the option names, if it does.
+    /// Returns the kind of keys that the option names, if it names one.
     pub(crate) fn named(self) -> Option<KeyKind> {
         match self {
             Keys::Auto => None,
@@ -198,20 +200,19 @@ impl Keys {
 
 /// An open table of either kind.
 pub(crate) struct AnyTable {
-    /// With its keys as they are stored.
+    /// The table with its stored keys.
     pub(crate) table: Table,
-    /// If its keys are shown as those of a database.
+    /// The same table, if its keys are shown as those of a database.
     pub(crate) database: Option<DbTable>,
-    /// The order of its stored keys. `None` if it is neither byte order nor that of a database: the table can only be walked, as it is
-    /// stored.
+    /// The order of its stored keys. `None` if it is neither byte order nor a database's: the table can then only be walked in its
+    /// stored order.
     pub(crate) order: Option<KeyOrder>,
-    /// Whether nothing speaks against the order, but neither the user nor the table says it, and most of the keys were not read.
+    /// Whether nothing contradicts the order, but neither the user nor the table names it, and most of the keys were not read.
     pub(crate) is_assumed: bool,
 }
 
 impl AnyTable {
-    /// Opens a table of a database, or one whose keys are shown as they are stored. Its keys are known to be in this order, or in
-    /// none that is known.
+    /// Opens a table of a database, or one whose stored keys are shown. `order` is that of its keys; `None` if it is unknown.
     fn open(
         is_database: bool,
         order: Option<KeyOrder>,
@@ -232,12 +233,12 @@ impl AnyTable {
         })
     }
 
-    /// Returns whether the keys as they are shown are in byte order.
+    /// Returns whether the keys, as shown, are in byte order.
     pub(crate) fn is_bytewise(&self) -> bool {
         self.order == Some(KeyOrder::of(self.database.is_some()))
     }
 
-    /// Returns the entries whose keys, or user keys in a table of a database, lie within the bounds. If the order is
+    /// Returns the entries whose keys, or user keys in a table of a database, are within the bounds. If the order is
     /// not known, bounds are an error of the iterator.
     pub(crate) fn rows(&self, bounds: Bounds, reverse: bool) -> RowSource {
         match &self.database {
@@ -247,7 +248,7 @@ impl AnyTable {
     }
 }
 
-/// Opens the table at `path`, and checks the order of all its keys if `check_order` asks for it. If they are in no known order,
+/// Opens the table at `path`, and checks the order of all its keys if `check_order` is set. If they are in no known order,
 /// opens it for walking.
 pub(crate) fn open_with(
     path: &Path,
@@ -258,7 +259,7 @@ pub(crate) fn open_with(
     if check_order {
         copy_if_remote(path)?;
     }
-    // A cache is useless, because each block is read once.
+    // A cache is useless because each block is read once.
     let options = options.no_cache().check_order(check_order);
     let (is_database, order) = match keys {
         Keys::Auto => return open_by_content(path, &options, check_order),
@@ -268,7 +269,7 @@ pub(crate) fn open_with(
     };
     match open_as(is_database, Some(order), source(path)?, &options) {
         Err(e) if e.kind() == ErrorKind::Comparator => {
-            // Keys that are not a database's are not shown as if they were.
+            // Keys that are not a database's must not be shown as if they were.
             open_in_stored_order(path, is_database)
                 .map_err(|other| if is_database { e } else { other })
         }
@@ -276,13 +277,13 @@ pub(crate) fn open_with(
     }
 }
 
-/// Up to this size, opening checks the order of all keys.
+/// Opening checks the order of all keys in tables up to this size.
 const CHECKED_WHEN_OPENED: u64 = 64 << 10;
 
-/// Opens a table by what the MANIFEST beside it, the table itself or its keys say they are.
+/// Opens a table in the way that the MANIFEST beside it, its properties or its keys suggest.
 fn open_by_content(path: &Path, options: &OpenOptions, check_order: bool) -> Result<AnyTable> {
-    // The order that the MANIFEST or the table names may be wrong: programs that only know byte order have opened such databases and
-    // written tables in byte order. So another order is checked.
+    // The order in the MANIFEST or in the properties may be wrong: programs that only know byte order have opened such databases and
+    // written tables in byte order. So any other order is checked.
     let open_named = |order| {
         let check = check_order || order == KeyOrder::IndexedDb;
         let options = options.clone().check_order(check);
@@ -291,7 +292,8 @@ fn open_by_content(path: &Path, options: &OpenOptions, check_order: bool) -> Res
     if let Some(table) = order_beside(path).and_then(open_named) {
         return Ok(table);
     }
-    // Without an order, the library says whether the keys are those of a database, or in an order that the table names.
+    // Without an order, the library detects whether the keys are those of a database, or in an order that the
+    // properties name.
     let open = |is_database| {
         let order = Some(KeyOrder::of(is_database));
         AnyTable::open(is_database, order, source(path)?, options)
@@ -316,8 +318,8 @@ fn open_by_content(path: &Path, options: &OpenOptions, check_order: bool) -> Res
     }
 }
 
-/// Opens a table of a database, or one whose keys are shown as they are stored, in this order; `None` stands for the one in which it is
-/// stored, in which it can only be walked.
+/// Opens a table of a database, or one whose stored keys are shown, in this order; `None` means the stored order, in which it can only
+/// be walked.
 pub(crate) fn open_as(
     is_database: bool,
     order: Option<KeyOrder>,
@@ -333,14 +335,14 @@ pub(crate) fn open_as(
     AnyTable::open(is_database, order, source, &options)
 }
 
-/// Opens a table for walking, in the order in which it is stored.
+/// Opens a table for walking in its stored order.
 pub(crate) fn open_in_stored_order(path: &Path, is_database: bool) -> Result<AnyTable> {
     copy_if_remote(path)?;
     let options = OpenOptions::new().no_cache();
     open_as(is_database, None, source(path)?, &options)
 }
 
-/// Returns the order that the table at `path` names, if it is one of a database that is known.
+/// Returns the order that the properties of the table at `path` name, if it is a known one of a database.
 fn order_stated(path: &Path) -> Option<KeyOrder> {
     let options = OpenOptions::new().no_cache().stored_order();
     let table = options.open_source(source(path).ok()?).ok()?;
@@ -349,24 +351,24 @@ fn order_stated(path: &Path) -> Option<KeyOrder> {
     KeyOrder::of_database(&properties.comparator).filter(|_| is_database)
 }
 
-/// Returns the order of a table of a database at `path` that the MANIFEST beside it names, or the table itself, if it is known.
+/// Returns the order of a database's table at `path` that the MANIFEST beside it, or its properties, name, if it is known.
 pub(crate) fn order_named(path: &Path) -> Option<KeyOrder> {
     order_beside(path).or_else(|| order_stated(path))
 }
 
-/// Says on standard error that the answer about the table at `path` holds only in the order that was assumed.
+/// Says on standard error that the answer about the table at `path` is only correct in the assumed order.
 pub(crate) fn note_assumed_order(path: &Path) {
     let what = "nothing in it records the order of its keys, so byte order was assumed: --check-order makes certain";
     note(path, what);
 }
 
-/// Returns the failure for keys that turn out to be in another order than the one in which they were looked up.
+/// Returns the failure for keys that turn out to be in another order than the assumed one.
 pub(crate) fn another_order(error: Error) -> Failure {
     let hint = "--check-order finds out before, and then reads the table as it is stored";
     Failure::new(format!("{error}: {hint}"))
 }
 
-/// Says on standard error that the order of the table at `path` is unknown, and what is done about it.
+/// Says on standard error that the order of the table at `path` is unknown, and how it is handled.
 pub(crate) fn note_unknown_order(path: &Path, keys: Keys, remedy: &str) {
     let what = match keys {
         Keys::Auto => "the keys are neither in byte order nor in that of a database",
@@ -376,7 +378,7 @@ pub(crate) fn note_unknown_order(path: &Path, keys: Keys, remedy: &str) {
     note(path, format!("{what}: {remedy}"));
 }
 
-/// What is done with a table whose order is unknown.
+/// How a table with an unknown order is handled.
 pub(crate) const SHOWN_AS_STORED: &str = "shown in the order in which they are stored";
 
 /// Returns whether the table at `path` is the manifest of a set.
@@ -385,7 +387,7 @@ pub(crate) fn is_manifest(path: &Path) -> Result<bool> {
     Ok(lists_a_set(&options.open_source(source(path)?)?))
 }
 
-/// Returns whether `table` is the manifest of a set, which a property says.
+/// Returns whether `table` is the manifest of a set, according to a property.
 fn lists_a_set(table: &Table) -> bool {
     let properties = table.properties();
     properties.is_some_and(|properties| properties.user("leveltable.set").is_some())
@@ -409,7 +411,7 @@ pub(crate) fn check_is_file(path: &Path) -> Result<(), Failure> {
                     table.display()
                 )),
             },
-            // Says what it is instead.
+            // The error says what it is instead.
             _ => Ok(database::options(false).open_read_only(path).map(drop)?),
         },
         Ok(metadata) if metadata.is_file() => Ok(()),

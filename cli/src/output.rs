@@ -25,7 +25,7 @@ pub(crate) fn note(path: &Path, what: impl Display) {
     complain("note", &format!("{}: {what}", path.display()));
 }
 
-/// Says what was written to `path`, if standard error is a terminal.
+/// Reports what was written to `path`, if standard error is a terminal.
 pub(crate) fn report(path: &Path, what: impl Display) {
     if io::stderr().is_terminal() {
         anstream::eprintln!("{}: {what}", path.display());
@@ -58,13 +58,13 @@ impl Rows {
         Ok(())
     }
 
-    /// Writes out what is buffered, so that it comes before what standard error says next.
+    /// Writes the buffered output, so that it comes before the next line on standard error.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         self.out.flush().map_err(Failure::Output)
     }
 
-    /// Writes the line that separates the output for several files, as `head` does, if a terminal shows it. For a program it would
-    /// be a row.
+    /// Writes the line that separates the output for several files, as `head` does, if the output is a terminal. A program would
+    /// take it for a row.
     pub(crate) fn heading(&mut self, file: &Path, is_first: bool) -> Result<(), Failure> {
         if !self.is_terminal {
             return Ok(());
@@ -74,7 +74,7 @@ impl Rows {
     }
 }
 
-/// Prints to standard output what is printed once.
+/// Prints `text` to standard output at once.
 pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     let mut out = anstream::stdout().lock();
     let written = out.write_all(text.as_ref()).and_then(|()| out.flush());
@@ -96,10 +96,10 @@ pub(crate) fn and_entries(n: Option<u64>) -> String {
     n.map_or_else(String::new, |n| format!(", {}", count(n, "entry")))
 }
 
-/// The bar appears after this time.
+/// The delay before the bar appears.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A bar on standard error, hidden if that is not a terminal.
+/// A progress bar on standard error, hidden if that is not a terminal.
 pub(crate) struct Progress {
     bar: ProgressBar,
     shown: bool,
@@ -112,7 +112,7 @@ impl Progress {
             Some(_) => "{wide_bar} {percent:>3} %  {bytes} of {total_bytes}, {eta} left",
             None => "{spinner} {bytes}, {bytes_per_sec}",
         };
-        // A bad template is no reason to fail: show the default bar.
+        // A bad template is not a reason to fail: show the default bar.
         let style =
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());

@@ -1,4 +1,4 @@
-//! What a path tells: whether it is a URL, and whether a database is there.
+//! Facts about a path: whether it is a URL, and whether it is a database.
 
 use std::fs;
 use std::path::Path;
@@ -16,18 +16,18 @@ pub(crate) fn is_url(path: &Path) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
 }
 
-/// Returns whether `path` is a directory that says that it is a database.
+/// Returns whether `path` is a directory that identifies itself as a database.
 pub(crate) fn is_database(path: &Path) -> bool {
     !is_url(path) && fs::symlink_metadata(path.join("CURRENT")).is_ok()
 }
 
-/// Returns what a file of a database is by its name, and its number.
+/// Returns the kind of a database's file from its name, and its number.
 pub(crate) fn kind_of(path: &Path) -> (FileKind, Option<u64>) {
     let name = path.file_name().and_then(|name| name.to_str());
     FileKind::of(name.unwrap_or_default())
 }
 
-/// Returns the command for a damaged file of a database, or for the directory of one. A directory of tables alone may be something else.
+/// Returns the command for a damaged file or directory of a database. A directory that only contains tables may be something else.
 pub(crate) fn repair_command(path: &Path) -> Option<String> {
     let is_part = kind_of(path).0 != FileKind::Other;
     let directory = if is_part { path.parent()? } else { path };
@@ -47,7 +47,7 @@ pub(crate) fn repair_command(path: &Path) -> Option<String> {
     is_database.then(|| format!("{command} writes what is left of the database to a new one"))
 }
 
-/// Returns a path as a shell takes it.
+/// Returns a path quoted for a shell.
 pub(crate) fn shell_word(path: &Path) -> String {
     let path = path.display().to_string();
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);

@@ -1,4 +1,4 @@
-//! Where a table is: a file, in a directory perhaps, or an object that a URL names.
+//! The place of a table: a file, perhaps found in a directory, or an object that a URL names.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::output::complain;
 use crate::path::{is_database, is_url};
 use crate::remote;
 
-/// Refuses a URL that contains a secret, and one that this tool cannot open.
+/// Rejects a URL that contains a secret, or that this tool cannot open.
 pub(crate) fn check_url(path: &Path) -> Result<(), Failure> {
     check_no_secret(path)?;
     if is_url(path) {
@@ -21,7 +21,7 @@ pub(crate) fn check_url(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses a URL that contains a secret, before any message shows it.
+/// Rejects a URL that contains a secret, before any message shows it.
 pub(crate) fn check_no_secret(path: &Path) -> Result<(), Failure> {
     let url = path.to_str().filter(|_| is_url(path));
     let Some((_, rest)) = url.and_then(|url| url.split_once("://")) else {
@@ -30,7 +30,8 @@ pub(crate) fn check_no_secret(path: &Path) -> Result<(), Failure> {
     let remedy = "pass credentials in the environment, as AWS_ACCESS_KEY_ID, AZURE_STORAGE_ACCOUNT_KEY or \
                   GOOGLE_SERVICE_ACCOUNT";
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-    // A slash in a password ends the authority. Only Azure's URLs name something else before an @: `container@account`.
+    // A slash in a password ends the authority part. Only Azure's URLs have something other than a user before an @:
+    // `container@account`.
     let before_name = path.rsplit_once('/').map_or("", |(directory, _)| directory);
     let has_colon = authority.contains(':');
     let what = if !authority.is_empty()
@@ -47,8 +48,8 @@ pub(crate) fn check_no_secret(path: &Path) -> Result<(), Failure> {
     Err(Failure::new(what))
 }
 
-/// Fails if `input`, a file to read, is not there, but `other` is, which a command takes in another place: then they were probably
-/// swapped. Commands check this before they could replace `other`.
+/// Fails if `input`, a file to read, does not exist, but `other`, another argument, does: then they were probably swapped.
+/// Commands check this before they can replace `other`.
 pub(crate) fn check_order_of_arguments(other: &Path, input: &Path) -> Result<(), Failure> {
     let is_there = |path: &Path| is_url(path) || path.as_os_str() == "-" || path.exists();
     if is_there(input) || !other.is_file() {
@@ -59,11 +60,11 @@ pub(crate) fn check_order_of_arguments(other: &Path, input: &Path) -> Result<(),
     Err(Failure::of(input, what))
 }
 
-/// What was opened last.
+/// The source that was opened last.
 static LAST: Mutex<Option<(PathBuf, Source)>> = Mutex::new(None);
 
-/// Copies the object at `path`, if that is a URL, to a temporary file, which [`source`] returns from then on: for what reads all of
-/// the table, or in an order that makes many requests.
+/// Copies the object at `path`, if that is a URL, to a temporary file, which [`source`] returns from then on: for work that reads
+/// the whole table, or in an order that makes many requests.
 pub(crate) fn copy_if_remote(path: &Path) -> leveltable::Result<()> {
     if is_url(path) {
         let copy: File = remote::download(path)?;
@@ -74,8 +75,8 @@ pub(crate) fn copy_if_remote(path: &Path) -> leveltable::Result<()> {
     Ok(())
 }
 
-/// Opens the file or the object at `path`; when called with the same path again, returns the same. Commands open a table more
-/// than once: to see what it is, and in other orders.
+/// Opens the file or the object at `path`; if called with the same path again, returns the same source. Commands open a table
+/// more than once: to find out what it is, and in other orders.
 pub(crate) fn source(path: &Path) -> leveltable::Result<Source> {
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, source)) = last.as_ref().filter(|(opened, _)| opened == path) {
@@ -91,8 +92,8 @@ pub(crate) fn source(path: &Path) -> leveltable::Result<Source> {
 }
 
 /// Returns the files themselves, and for a directory its tables. A database stays in the list unless `apart` asks for its tables; a
-/// directory of manifests is a set, whatever else is in it, and stays. A directory without tables stays, too: opening it says what is
-/// wrong. Fails if one of them is a URL with a secret, which nothing may show.
+/// directory of manifests is a set, whatever else is in it, and stays. A directory without tables stays as well: opening it says what
+/// is wrong. Fails if one of them is a URL with a secret, which nothing may show.
 pub(crate) fn expand(given: &[PathBuf], apart: bool) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for path in given {
@@ -106,15 +107,15 @@ pub(crate) fn expand(given: &[PathBuf], apart: bool) -> Result<Vec<PathBuf>, Fai
     Ok(files)
 }
 
-/// Returns whether numbered manifests of a set are in a directory.
+/// Returns whether a directory contains numbered manifests of a set.
 pub(crate) fn holds_manifests(directory: &Path) -> bool {
     let is_number = |name: &str| name.len() >= 10 && name.bytes().all(|b| b.is_ascii_digit());
     let mut entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.any(|entry| entry.file_name().to_str().is_some_and(is_number))
 }
 
-/// Returns the tables of a directory (`.ldb` and `.sst`) in the order of their numbers, those without a number last.
-/// `None` if it is not a directory that can be read.
+/// Returns the tables of a directory (`.ldb` and `.sst`) in the order of their numbers, tables without a number last.
+/// `None` if it is not a readable directory.
 pub(crate) fn tables_in(directory: &Path) -> Option<Vec<PathBuf>> {
     let paths = fs::read_dir(directory)
         .ok()?
@@ -132,7 +133,7 @@ pub(crate) fn tables_in(directory: &Path) -> Option<Vec<PathBuf>> {
     Some(tables)
 }
 
-/// Runs `each` on every file, also after a failure, which is printed. Returns the worst answer.
+/// Runs `each` on every file, even after a failure, which is printed. Returns the worst answer.
 pub(crate) fn each_file<Name>(
     files: impl IntoIterator<Item = Name>,
     mut each: impl FnMut(Name) -> Result<Answer, Failure>,

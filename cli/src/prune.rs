@@ -1,4 +1,4 @@
-//! `leveltable prune`: removes the tables that no set lists.
+//! `leveltable prune`: removes tables that no set lists.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -12,15 +12,15 @@ use crate::remote;
 
 /// List, or remove, tables that no set lists.
 ///
-/// Looks under DIRECTORY for tables that no manifest there lists, as attempts leave them that failed and sets that were replaced, and
-/// for what publishers leave that were killed. Reads every manifest there, and stops if one cannot be read, or lists a table
-/// elsewhere. Removes nothing without --delete.
+/// Looks under DIRECTORY for tables that no manifest there lists, left by failed attempts and replaced sets, and for leftovers of
+/// killed publishers. Reads every manifest there, and stops if one cannot be read, or lists a table elsewhere. Removes nothing
+/// without --delete.
 #[derive(clap::Args)]
 #[command(after_help = include_str!("help/prune.txt").trim_end())]
 pub(crate) struct Args {
     /// The directory or its URL
     directory: PathBuf,
-    /// Take only what was last changed so long ago, such as 12h or 7d
+    /// Only include objects last modified at least this long ago, such as 12h or 7d
     #[arg(long, value_name = "AGE", value_parser = humantime::parse_duration, default_value = "7d")]
     older_than: Duration,
     /// Remove them

@@ -1,4 +1,4 @@
-//! `leveltable publish`: makes tables one set.
+//! `leveltable publish`: makes a set of tables.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,13 +11,13 @@ use crate::place::check_no_secret;
 use crate::remote;
 use crate::set::{Shard, entries_of};
 
-/// Make tables one set.
+/// Make a set of tables.
 ///
-/// Opens all tables, then writes the manifest, which lists them, by one request: readers see the set that was there before, or the
-/// new one. Of a table whose record `build --json` has printed, only sees that it is still the same. Fails if tables have keys in common, or lie elsewhere than under the manifest's directory. Leaves out tables
-/// without entries.
+/// Opens all tables, then writes the manifest, which lists them, by one request: readers see the earlier set or the new one. If a table is
+/// given as the record that `build --json` printed, only checks that it is unchanged. Fails if tables overlap, or are not under the
+/// manifest's directory. Leaves out tables without entries.
 ///
-/// `get`, `scan`, `splits`, `info` and `verify` take MANIFEST as they take a table.
+/// `get`, `scan`, `splits`, `info` and `verify` accept MANIFEST like a table.
 #[derive(clap::Args)]
 #[command(after_help = include_str!("help/publish.txt").trim_end())]
 pub(crate) struct Args {
@@ -26,7 +26,7 @@ pub(crate) struct Args {
     /// The tables' files or URLs; - for lines of standard input, which are these or records
     #[arg(required = true, value_name = "TABLE")]
     tables: Vec<PathBuf>,
-    /// Replace the set that is published there
+    /// Replace the published set
     #[arg(long)]
     force: bool,
 }
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     Ok(Answer::Yes)
 }
 
-/// Reads the names, or the records that `build --json` printed, on the lines of standard input. Empty lines are skipped.
+/// Reads the names, or the records from `build --json`, on the lines of standard input. Empty lines are skipped.
 fn read_lines(tables: &mut Vec<PathBuf>, described: &mut Vec<Shard>) -> Result<(), Failure> {
     let mut lines = Lines::new(Box::new(io::stdin().lock()), false);
     let failed = |e| Failure::new(format!("reading standard input: {e}"));

@@ -19,11 +19,11 @@ use crate::write::report_leftovers;
 
 /// Write what is left of a damaged database to a new one.
 ///
-/// Reads every MANIFEST, table and log in DIR that can be read, and only reads. NEW is a directory, and appears only when it is complete
-/// and on disk. It has the newest value of each key, and the comparator, codec, filter and table size that the database had.
+/// Reads every readable MANIFEST, table and log in DIR, and never writes there. NEW is a directory, and appears only when it is complete
+/// and on disk. It has the newest value of each key, and the old database's comparator, codec, filter and table size.
 ///
-/// Says first whether anything is lost, then what was found in each file, what is lost or in doubt, and the commands that put NEW in the
-/// place of DIR. Exits with status 1 if anything is lost or in doubt.
+/// Says first whether anything is lost, then what was found in each file, what is lost or unproven, and the commands that put NEW in the
+/// place of DIR. Exits with status 1 if anything is lost or unproven.
 #[derive(clap::Args)]
 #[command(after_help = include_str!("help/repair.txt").trim_end())]
 pub(crate) struct Args {
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// The order of the keys, if no MANIFEST is left that names it; Chrome's IndexedDB has idb_cmp1
     #[arg(long, value_name = "NAME", value_parser = ["leveldb.BytewiseComparator", "idb_cmp1"])]
     comparator: Option<String>,
-    /// Begin even if fewer bytes are free than DIR takes
+    /// Start even if less space is free than DIR takes
     #[arg(long)]
     ignore_space: bool,
 }
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     Ok(Answer::yes_if(report.is_complete()))
 }
 
-/// Fails if the report would replace a file, or lie in the directory that is only read.
+/// Fails if the report would replace a file, or be in the directory that must not change.
 fn check_report(path: &Path, dir: &Path) -> Result<(), Failure> {
     if fs::symlink_metadata(path).is_ok() {
         let what = "already exists: name another file for the report";
@@ -88,7 +88,7 @@ fn check_report(path: &Path, dir: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes a JSON object a line for each finding.
+/// Writes a line with a JSON object for each finding.
 fn write_report(path: &Path, findings: &[RepairFinding]) -> io::Result<()> {
     let mut out = BufWriter::new(File::create_new(path)?);
     for finding in findings {
@@ -112,7 +112,7 @@ fn write_report(path: &Path, findings: &[RepairFinding]) -> io::Result<()> {
     out.into_inner()?.sync_all()
 }
 
-/// Number of findings that are printed; a report in a file has all.
+/// Number of findings that are printed; a report in a file has all of them.
 const PRINTED: usize = 100;
 
 /// Returns the lines for the user, the most important ones first.

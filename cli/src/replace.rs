@@ -1,4 +1,4 @@
-//! A new database in the place of an old one: what both must be, and the commands that put it there.
+//! Puts a new database in the place of an old one: checks both directories, and returns the commands.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::failure::Failure;
 use crate::path::{is_url, shell_word};
 
-/// Fails if the old database or the new one is named as something else than a directory.
+/// Fails if the path of the old or the new database is not one of a directory.
 pub(crate) fn check_directories(old: &Path, new: &Path) -> Result<(), Failure> {
     if let Some(url) = [old, new].into_iter().find(|path| is_url(path)) {
         let what = "a database is a directory, and not an object";
@@ -19,8 +19,8 @@ pub(crate) fn check_directories(old: &Path, new: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns a line that announces the commands that put `new`, of which `what` says what it is, in the place of `old`; and the commands.
-/// They keep `old` beside it.
+/// Returns the commands that put `new`, which `what` describes, in the place of `old`, after a line that announces them. They keep
+/// `old` beside it.
 pub(crate) fn how_to_replace(what: &str, old: &Path, new: &Path) -> Vec<String> {
     let mut lines = vec![format!(
         "To put {what} in the place of the old one, while no program has it open:"
@@ -30,9 +30,9 @@ pub(crate) fn how_to_replace(what: &str, old: &Path, new: &Path) -> Vec<String> 
 }
 
 fn commands(old: &Path, new: &Path) -> Vec<String> {
-    // Without a slash at the end, after which a name would lie in the directory.
+    // Without a trailing slash, after which a suffix would name something inside the directory.
     let old: &Path = &old.components().collect::<PathBuf>();
-    // A link goes on to name the same place.
+    // A link keeps pointing to the same place.
     let is_link = fs::symlink_metadata(old).is_ok_and(|there| there.is_symlink());
     let place = if is_link {
         fs::canonicalize(old).unwrap_or_else(|_| old.into())
@@ -68,7 +68,7 @@ fn commands(old: &Path, new: &Path) -> Vec<String> {
     ]
 }
 
-/// Whether a directory lies in another file system than its parent, and so cannot be renamed.
+/// Whether a directory is on another file system than its parent, and so cannot be renamed.
 #[cfg(unix)]
 fn is_mount_point(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;

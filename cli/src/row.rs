@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::notation::{Field, Notation, as_json, write_json};
 
-/// The options that say how entries are shown.
+/// Options for showing entries.
 #[derive(Args, Clone, Copy, Default)]
 pub(crate) struct ShowArgs {
     /// Read and show keys, and show values, in hexadecimal
@@ -24,7 +24,7 @@ pub(crate) struct ShowArgs {
     /// Show each entry as a JSON object
     #[arg(long, conflicts_with = "raw")]
     pub(crate) json: bool,
-    /// Show a value that is a JSON object, array, number, true or false as such, and not as a string
+    /// Show a value that is a JSON object, array, number, true or false as JSON, not as a string
     #[arg(long, requires = "json", conflicts_with = "hex")]
     json_values: bool,
 }
@@ -36,7 +36,7 @@ impl ShowArgs {
 
     /// Parses a key that was read from `place`: an argument, or a line.
     ///
-    /// Keys have escapes also with `--raw`, because an argument cannot contain a zero byte.
+    /// Keys have escapes even with `--raw`, because an argument cannot contain a zero byte.
     pub(crate) fn parse_key(self, place: &str, written: &[u8]) -> Result<Vec<u8>, Failure> {
         let parsed = Notation::of(self.hex, false).parse(written);
         parsed.map_err(|e| Failure::new(e).at(place))
@@ -47,10 +47,10 @@ impl ShowArgs {
 #[derive(Default)]
 pub(crate) struct Style {
     pub(crate) show: ShowArgs,
-    /// Show no values, or so many characters of each.
+    /// Leave out values, or cut each to a number of characters.
     pub(crate) keys_only: bool,
     pub(crate) width: Option<usize>,
-    /// The file that JSON objects name.
+    /// The file name in JSON objects.
     pub(crate) file: Option<String>,
 }
 
@@ -60,10 +60,11 @@ pub(crate) type Tag = (u64, ValueType);
 /// An entry.
 #[derive(Clone)]
 pub(crate) struct Row {
-    /// Where the entry is, if that is shown: before it in a line of text, and in a JSON object, which also has the field `by`.
+    /// The place of the entry, if it is shown: before it in a line of text, and in a JSON object, which also has the field
+    /// `by`.
     pub(crate) lead: Vec<(&'static str, Value)>,
     pub(crate) key: Bytes,
-    /// In a table of a database.
+    /// Only in a table of a database.
     pub(crate) tag: Option<Tag>,
     pub(crate) value: Bytes,
 }
@@ -71,16 +72,17 @@ pub(crate) struct Row {
 /// A range of keys.
 pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// Which entries are wanted, and in which direction.
+/// The entries to show, and their direction.
 #[derive(Clone)]
 pub(crate) struct Walk {
     pub(crate) bounds: Bounds,
     pub(crate) reverse: bool,
-    /// Whether to reach the end of the bounds, and not only their first entries. Stores read ahead by it.
+    /// Whether all entries within the bounds are wanted, and not only the first ones. Decides how far stores read
+    /// ahead.
     pub(crate) is_whole: bool,
 }
 
-/// Rows, or the error at which they end.
+/// Rows, and possibly the error that ends them.
 pub(crate) type RowSource = Box<dyn Iterator<Item = Result<Row>>>;
 
 /// Returns the rows from the first to the last, or in reverse.
@@ -133,7 +135,7 @@ impl Row {
         }
     }
 
-    /// Returns the key as a table stores it.
+    /// Returns the stored key.
     pub(crate) fn stored_key(&self) -> Vec<u8> {
         match self.tag {
             Some(tag) => stored_key(&self.key, tag),
@@ -197,7 +199,7 @@ impl Row {
     }
 }
 
-/// Returns a key of a database with sequence number and type, as tables store it.
+/// Returns the stored key for a user key with sequence number and type.
 pub(crate) fn stored_key(user_key: &[u8], (sequence, value_type): Tag) -> Vec<u8> {
     let mut stored = Vec::new();
     InternalKey {

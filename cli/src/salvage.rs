@@ -28,11 +28,11 @@ use crate::write::{TableOptions, check_out};
 /// Finds the blocks through the index, or by searching the file if the index is damaged. Leaves out blocks with
 /// wrong checksums and lists what is lost. Exits with status 1 if entries are lost or may be lost.
 ///
-/// A table in an object store, which IN names by its URL, is copied to a temporary file first. If OUT is a URL, the new table is
-/// made in a temporary file, and then uploaded.
+/// If IN is a URL, the table is copied to a temporary file first. If OUT is a URL, the new table is made in a temporary file,
+/// and then uploaded.
 ///
-/// In what no option says, the copy is like IN: it has its codec and its filter, and blocks end where those of IN do. A table in an
-/// order that is neither byte order nor a database's is not copied.
+/// Except where options say otherwise, the copy is like IN: it has its codec and its filter, and blocks end where those of IN do. A
+/// table in an order that is neither byte order nor a database's is not copied.
 #[derive(clap::Args)]
 #[command(after_help = include_str!("help/salvage.txt").trim_end())]
 pub(crate) struct Args {
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// Replace OUT if it exists
     #[arg(long)]
     pub(crate) force: bool,
-    /// Of a database, copy tables and logs that are no part of it, too: what was deleted may appear again
+    /// From a database, also copy tables and logs that are not part of it: deleted entries may reappear
     #[arg(long)]
     pub(crate) unlisted: bool,
     #[command(flatten)]
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
         return database::salvage::run(args);
     }
     check_is_file(input)?;
-    // Check this before asking for --force, which must not overwrite IN.
+    // Check this before suggesting --force, which must not overwrite IN.
     if is_same_file(input, out) {
         return Err(Failure::new(
             "IN and OUT are the same file: name another file for OUT, to keep the damaged table",
@@ -96,7 +96,7 @@ fn copy_to_out(args: &Args) -> Result<(KeyOrder, SalvageReport), Failure> {
         Ok(interrupt::create(&options, out)?)
     };
     let (order, report, builder) = copy(input, keys, first, create, |e| match e.path() {
-        // The path is that of OUT, because IN was opened as a file.
+        // The path is that of OUT, because IN has been opened as a file.
         Some(_) => e.into(),
         None => Failure::from(e).at(input.display()),
     })?;
@@ -143,8 +143,8 @@ fn first_order(path: &Path, keys: Keys) -> KeyOrder {
     }
 }
 
-/// Copies the readable part of the table at `path` to a builder that `create` makes, which is then to be finished. Tries this
-/// order, then others. Fails if nothing was copied, unless the table is empty.
+/// Copies the readable part of the table at `path` to a builder from `create`, which the caller finishes. Tries this order
+/// first, then others. Fails if nothing was copied, unless the table is empty.
 ///
 /// An object in a store is copied to a temporary file first, because salvaging reads it many times and in any order.
 fn copy<D: Destination>(
@@ -167,7 +167,7 @@ fn copy<D: Destination>(
         let mut builder = create(order)?;
         let mut bar = Progress::bytes(file.metadata().ok().map(|metadata| metadata.len()));
         let mut options = SalvageOptions::new().progress(|progress| {
-            // Salvaging passes over each byte twice.
+            // Salvaging reads each byte twice.
             bar.set(progress.done / 2);
             ControlFlow::Continue(())
         });
@@ -185,7 +185,7 @@ fn copy<D: Destination>(
                     || e.kind() == ErrorKind::Comparator && order.is_database();
                 if let Some(other) = others.next().filter(|_| is_database) {
                     order = other;
-                    // The error names the order that was tried: of two orders of a database, the likelier one.
+                    // The error names an order that was tried: of a database's two, the likelier one.
                     refused = refused.or(Some(e).filter(|e| e.kind() == ErrorKind::Comparator));
                 } else {
                     return Err(failed(refused.unwrap_or(e)));
@@ -198,7 +198,7 @@ fn copy<D: Destination>(
 fn nothing_to_salvage(path: &Path) -> Failure {
     let options = OpenOptions::new().no_filter().no_cache();
     match source(path).and_then(|source| options.open_source(source)) {
-        // Another kind of file is named.
+        // The error says which kind of file it is.
         Err(e) if e.kind() == ErrorKind::NotATable => e.into(),
         _ => {
             let what = "nothing to salvage: the file has no intact block of a table";
@@ -208,14 +208,14 @@ fn nothing_to_salvage(path: &Path) -> Failure {
     }
 }
 
-/// What `scan --skip-damaged` shows of a damaged table.
+/// The part of a damaged table that `scan --skip-damaged` shows.
 pub(crate) struct Rescued {
     pub(crate) table: AnyTable,
-    /// A line for each part of the file that is left out.
+    /// A line for each part of the file that was left out.
     pub(crate) left_out: Vec<String>,
 }
 
-/// Copies the readable part of the table at `path`, which is in this order if one is given, to a temporary table.
+/// Copies the readable part of the table at `path`, which is in `order` if one is given, to a temporary table.
 pub(crate) fn rescue(path: &Path, keys: Keys, order: Option<KeyOrder>) -> Result<Rescued, Failure> {
     let first = order.unwrap_or_else(|| first_order(path, keys));
     let options = WriteOptions::new().no_filter();
@@ -270,13 +270,13 @@ fn describe(order: KeyOrder, out: &Path, report: &SalvageReport) -> Vec<String> 
     lines
 }
 
-/// Returns the number of entries and that of blocks, such as `3 entries of 1 block`.
+/// Returns the numbers of entries and blocks, such as `3 entries of 1 block`.
 pub(crate) fn in_blocks(of: &str, entries: u64, blocks: u64) -> String {
     let (entries, blocks) = (count(entries, "entry"), count(blocks, "block"));
     format!("{entries} {of} {blocks}")
 }
 
-/// Returns how much the table's properties state, if something else was copied.
+/// Returns the counts in the table's properties, if they differ from what was copied.
 fn describe_stated(report: &SalvageReport) -> Option<String> {
     let stated = in_blocks("in", report.stated_entries?, report.stated_data_blocks?);
     (!report.is_as_stated()).then(|| format!("the table's properties state {stated}"))

@@ -27,23 +27,22 @@ use crate::row::{Bounds, Row, RowSource, ShowArgs, Style, Walk};
 use crate::salvage::{Rescued, rescue};
 use crate::sort::KeyOrder;
 
-/// Show entries in order, one a line.
+/// Show entries in order, one per line.
 ///
-/// A line is `key<TAB>value`, or `key<TAB>sequence<TAB>type<TAB>value` in a table of a database. Of a directory with CURRENT, which is
-/// a database, shows the live contents, without its lock; of a log, `offset<TAB>` and the line of each change, with --from, --to and
-/// --prefix in byte order; of a MANIFEST, the fields of each edit. Stops reading
-/// when its output is closed.
+/// A line is `key<TAB>value`, or `key<TAB>sequence<TAB>type<TAB>value` in a table of a database. For a directory with CURRENT, which
+/// is a database, shows the live contents, without its lock; for a log, `offset<TAB>` and the line of each change, with --from, --to
+/// and --prefix in byte order; for a MANIFEST, the fields of each edit. Stops reading when its output is closed.
 ///
-/// If the keys are neither in byte order nor in that of a database, shows the entries in the order in which they are
-/// stored. To show a part, reads the index and the blocks of that part. A table that does not record its order, as those of LevelDB,
-/// is then assumed to be in byte order; standard error says so, and --check-order makes certain.
+/// If the keys are neither in byte order nor in a database's, shows the entries in their stored order. To show a part, only reads
+/// the index and the blocks of that part. A table that does not record its order, like LevelDB's, is then assumed to be in byte
+/// order; standard error says so, and --check-order makes certain.
 #[derive(clap::Args)]
 #[command(after_help = include_str!("help/scan.txt").trim_end())]
 pub(crate) struct Args {
     /// Tables' files or URLs, databases, their logs and MANIFESTs, manifests of sets, or directories of tables
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Of a database, show all entries of its tables, one table after the other
+    /// In a database, show all entries of its tables, one table after another
     #[arg(long = "files")]
     apart: bool,
     /// Show all versions that the files of a database still hold, and where: file, offset, state, key, sequence, type, value
@@ -72,7 +71,7 @@ pub(crate) struct Args {
     /// Cut values to N characters
     #[arg(long, value_name = "N", conflicts_with_all = ["raw", "json"])]
     width: Option<usize>,
-    /// Go on after a damaged block
+    /// Continue after a damaged block
     #[arg(long)]
     skip_damaged: bool,
     #[command(flatten)]
@@ -141,7 +140,7 @@ fn scan_file(path: &Path, args: &Args, wanted: &Wanted, out: &mut Rows) -> Resul
     match opened {
         Opened::Database(db) => {
             let is_damaged = complain_of_damage(&db);
-            // An entry is in no file that a user knows.
+            // The user does not know the temporary file that holds the entry.
             printer.style.file = None;
             let order = KeyOrder::of_database(&db.comparator());
             let rows = wanted.select(order == Some(KeyOrder::Internal), |walk| {
@@ -155,7 +154,7 @@ fn scan_file(path: &Path, args: &Args, wanted: &Wanted, out: &mut Rows) -> Resul
             Err(Failure::of(path, what))
         }
         Opened::Set(set) => printer.show_all(set.rows(&wanted.walk), Answer::Yes),
-        // A walk over an object's blocks makes a request for each.
+        // A walk over an object's blocks would make a request for each.
         Opened::Table(table)
             if is_url(path) && table.database.is_some() && wanted.walk.is_whole =>
         {
@@ -179,7 +178,7 @@ struct Printer<'a> {
     wanted: &'a Wanted,
     out: &'a mut Rows,
     style: Style,
-    /// The number of rows printed, and the last of them.
+    /// The number of rows printed, and the last row.
     shown: usize,
     last: Option<Row>,
 }
@@ -189,16 +188,16 @@ impl Printer<'_> {
         self.args.limit.is_some_and(|limit| self.shown >= limit)
     }
 
-    /// Prints rows up to the limit, after which the answer is this.
+    /// Prints rows up to the limit; `answer` is then the result.
     fn show_all(&mut self, rows: RowSource, answer: Answer) -> Result<Answer, Failure> {
         let error = self.show_rows(rows)?;
         error.map_or(Ok(answer), |error| Err(error.into()))
     }
 
-    /// Prints rows up to the limit. Returns the error at which they end.
+    /// Prints rows up to the limit. Returns the error that ends them, if any.
     fn show_rows(&mut self, mut rows: RowSource) -> Result<Option<Error>, Failure> {
         let mut ended = None;
-        // Not one more than are shown: it may be in another block.
+        // Do not take one more row than is shown: it may be in another block.
         while !self.has_all()
             && ended.is_none()
             && let Some(row) = rows.next()
@@ -216,12 +215,12 @@ impl Printer<'_> {
         Ok(ended)
     }
 
-    /// Prints a table; in the order in which it is stored, if the keys turn out not to be in the order that was assumed. After
-    /// damage, prints what can be read if that is asked for.
+    /// Prints a table; in its stored order, if the keys turn out not to be in the assumed order. After damage, prints the
+    /// readable part if the user asked for that.
     fn show_table(&mut self, mut table: AnyTable) -> Result<Answer, Failure> {
         let (is_bounded, is_remote) = (self.wanted.is_bounded(), is_url(self.path));
         if is_bounded && table.is_assumed {
-            // In another order, keys within the bounds may lie anywhere.
+            // In another order, keys within the bounds may be anywhere.
             note_assumed_order(self.path);
         }
         loop {
@@ -231,13 +230,13 @@ impl Printer<'_> {
             };
             let is_database = table.database.is_some();
             if error.kind() == ErrorKind::Comparator && table.order.is_some() {
-                // Within bounds, other rows than in the stored order may have been shown or passed over.
+                // Within bounds, rows may have been shown or skipped wrongly.
                 if is_bounded {
                     return Err(another_order(error));
                 }
                 table = open_in_stored_order(self.path, is_database)?;
             } else if self.args.skip_damaged && error.kind() != ErrorKind::Comparator {
-                // What the keys were taken for so far, they are still.
+                // The kind of keys stays the same.
                 let (keys, order) = match (self.args.keys(), is_database) {
                     (Keys::Auto, true) => (Keys::Database, order_beside(self.path)),
                     (Keys::Auto, false) => (Keys::Plain, None),
@@ -250,7 +249,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Prints what can be read of a table, and says what is left out.
+    /// Prints the readable part of a table, and lists what is left out.
     fn show_rescued(&mut self, rescued: &Rescued) -> Result<Answer, Failure> {
         for part in &rescued.left_out {
             complain("left out", &format!("{}: {part}", self.path.display()));
@@ -259,8 +258,8 @@ impl Printer<'_> {
         self.show_all(rows, Answer::yes_if(rescued.left_out.is_empty()))
     }
 
-    /// Returns the wanted entries of a table that were not printed before, from another view of it. Those of an object are requested
-    /// ahead.
+    /// Returns the wanted entries of a table that have not been printed yet, from another view of it. The entries of an object are
+    /// requested ahead.
     fn entries(&self, table: &AnyTable, is_remote: bool) -> Result<RowSource, Failure> {
         if table.order.is_none() {
             note_unknown_order(self.path, self.args.keys(), SHOWN_AS_STORED);
@@ -285,7 +284,8 @@ impl Printer<'_> {
         Ok(rows)
     }
 
-    /// Prints the changes in a log, or the edits in a MANIFEST. Damage is an error, or is left out if that is asked for.
+    /// Prints the changes in a log, or the edits in a MANIFEST. Damage is an error, or is left out if the user asked for
+    /// that.
     fn show_records(&mut self) -> Result<Answer, Failure> {
         let mut answer = Answer::Yes;
         records::read(self.path, |offset, record| {
@@ -334,12 +334,12 @@ impl Printer<'_> {
     }
 }
 
-/// Which entries to show, and in which direction.
+/// The entries to show, and their direction.
 struct Wanted {
     from: Option<Vec<u8>>,
     to: Option<Vec<u8>>,
     prefix: Option<Vec<u8>>,
-    /// All three as bounds, in byte order.
+    /// The three options as bounds, in byte order.
     walk: Walk,
 }
 
@@ -360,7 +360,7 @@ impl Wanted {
             Some((_, Bound::Excluded(end))) => Some(end),
             _ => None,
         };
-        // `None` sorts before all keys, which is right for `max` here, but not for `min` below.
+        // `None` sorts before all keys, which is correct for `max` here, but not for `min` below.
         let lower = from.clone().max(prefix.clone());
         let upper = to.clone().into_iter().chain(after_prefix).min();
         Ok(Wanted {
@@ -402,8 +402,8 @@ impl Wanted {
         self.has_ends() || self.prefix.is_some()
     }
 
-    /// Returns the wanted rows. In another order than byte order, keys with the same prefix may be apart, so `rows` is then asked for
-    /// all that lie between --from and --to.
+    /// Returns the wanted rows. If the order is not byte order, keys with the same prefix may be apart, so `rows` is asked for all
+    /// keys between --from and --to.
     fn select(
         &self,
         is_bytewise: bool,

@@ -1,4 +1,4 @@
-//! `leveltable completions` and `leveltable man`: what a shell and a manual need, printed from the definition of the
+//! `leveltable completions` and `leveltable man`: completions and manual pages, generated from the definition of the
 //! command line.
 
 use clap::CommandFactory;
@@ -18,7 +18,7 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Print the manual page, of the tool or of one of its commands.
+/// Print the manual page of the tool or of one of its commands.
 #[derive(clap::Args)]
 #[command(after_help = include_str!("help/man.txt").trim_end())]
 pub(crate) struct ManArgs {

@@ -1,4 +1,4 @@
-//! The orders of tables' keys, and what sorts and merges entries in them.
+//! The orders of tables' keys, and sorting and merging entries in them.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::notation::quoted;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyOrder {
     Bytewise,
-    /// That of a database: ascending by user key, then descending by sequence number.
+    /// The order of a database: ascending by user key, then descending by sequence number.
     Internal,
-    /// That of a database whose user keys are Chrome's IndexedDB's.
+    /// The order of a database whose user keys are those of Chrome's IndexedDB.
     IndexedDb,
 }
 
 impl KeyOrder {
-    /// Returns the order of tables that do not name another one.
+    /// Returns the default order: of a database's tables, or of plain ones.
     pub(crate) fn of(is_database: bool) -> KeyOrder {
         if is_database {
             KeyOrder::Internal
@@ -41,7 +41,7 @@ impl KeyOrder {
         self != KeyOrder::Bytewise
     }
 
-    /// Returns the order of the user keys of a database, or of all keys of another table.
+    /// Returns the order of a database's user keys, or of all keys of another table.
     pub(crate) fn of_user_keys(self) -> Arc<dyn Comparator> {
         match self {
             KeyOrder::Bytewise | KeyOrder::Internal => Arc::new(BytewiseComparator),
@@ -49,7 +49,7 @@ impl KeyOrder {
         }
     }
 
-    /// Returns the order of the keys as they are stored.
+    /// Returns the order of the stored keys.
     pub(crate) fn comparator(self) -> Arc<dyn Comparator> {
         if self.is_database() {
             Arc::new(InternalKeyComparator::new(self.of_user_keys()))
@@ -70,16 +70,17 @@ impl KeyOrder {
     }
 }
 
-/// Takes the entries of a new table.
+/// Adds an entry to a new table.
 pub(crate) type Add<'a> = dyn FnMut(&[u8], &[u8]) -> leveltable::Result<()> + 'a;
 
-/// Starts to sort the entries of a table, within about `memory` bytes. Of entries with the same key, the last is kept, or all.
+/// Creates a sorter for the entries of a table, which takes about `memory` bytes. If entries have the same key, keeps the
+/// last, or all.
 pub(crate) fn sorter(order: KeyOrder, keep_last: bool, memory: usize) -> Sorter {
     let sorter = Sorter::new().comparator(order.comparator());
     sorter.memory(memory).keep_all(!keep_last)
 }
 
-/// Returns the failure of a [`Sorter`], whose temporary files are in the directory for them.
+/// Returns the failure of a [`Sorter`], whose temporary files are in the default directory.
 pub(crate) fn sort_failed(error: Error) -> Failure {
     match error.io_error() {
         Some(cause) => temporary_failure("sorting", cause),
@@ -96,7 +97,7 @@ pub(crate) fn drain(sorter: Sorter, order: KeyOrder, add: &mut Add<'_>) -> Resul
     Ok(())
 }
 
-/// Returns the failure of `work` in a temporary file, which may need more room than its directory has.
+/// Returns the failure of `work` in a temporary file, which may need more space than its directory has.
 pub(crate) fn temporary_failure(work: &str, error: &dyn Display) -> Failure {
     let directory = std::env::temp_dir();
     Failure::new(format!(
@@ -105,8 +106,8 @@ pub(crate) fn temporary_failure(work: &str, error: &dyn Display) -> Failure {
     ))
 }
 
-/// Passes the entries of all `inputs`, which are in one order, to `add`. Of several entries with one key, `keep_last` takes that of
-/// the last input; without it they are an error.
+/// Passes the entries of all `inputs`, which are in one order, to `add`. If several entries have the same key, `keep_last` takes
+/// that of the last input; otherwise that is an error.
 pub(crate) fn merge(
     order: KeyOrder,
     keep_last: bool,
@@ -126,7 +127,7 @@ pub(crate) fn merge(
     Ok(())
 }
 
-/// Adds the current entry of `input`, whose keys ascend unless one comes twice.
+/// Adds the current entry of `input`, whose keys ascend except for duplicates.
 fn add_sorted(order: KeyOrder, input: &impl SortedInput, add: &mut Add<'_>) -> Result<(), Failure> {
     add(input.key(), input.value()).map_err(|error| match error.kind() {
         ErrorKind::OutOfOrder => {

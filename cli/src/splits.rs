@@ -17,17 +17,17 @@ use crate::sort::KeyOrder;
 
 /// Divide a table or a set into parts of about the same size.
 ///
-/// A line is the options with which `scan` shows one part, quoted for a shell: `--from KEY --to KEY`. The first part begins
+/// A line has the options with which `scan` shows one part, quoted for a shell: `--from KEY --to KEY`. The first part begins
 /// with the empty key, and the last has no --to. Every key lies in exactly one part. Parts begin and end where blocks do, so
-/// there may be fewer than N. Reads indexes only: of a set with at least N tables, only the manifest.
+/// there may be fewer than N. Only reads indexes; for a set with at least N tables, only the manifest.
 ///
-/// Of a set, a line also has `--set ID`, with which `scan` fails if another set has been published there since.
+/// For a set, a line also has `--set ID`, with which `scan` fails if another set has been published since.
 #[derive(clap::Args)]
 #[command(after_help = include_str!("help/splits.txt").trim_end())]
 pub(crate) struct Args {
     /// The table's file or URL, or the manifest of a set
     file: PathBuf,
-    /// The most parts
+    /// Maximum number of parts
     n: NonZeroUsize,
     /// Show keys in hexadecimal
     #[arg(long)]
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
                 let bounds = [("from", bound(&from)), ("to", bound(&to))];
                 return write_json(bounds.into_iter().chain(set), args.hex, out);
             }
-            // For an empty line, some versions of `xargs` run nothing.
+            // Some versions of `xargs` ignore an empty line.
             write!(out, "--from {}", quote(&from.unwrap_or_default(), args.hex))?;
             if let Some(to) = to {
                 write!(out, " --to {}", quote(&to, args.hex))?;
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
             if let Some(id) = &set {
                 write!(out, " --set {id}")?;
             }
-            // `xargs` takes a line that ends with a space for continued.
+            // `xargs` would join a line that ends with a space to the next one.
             writeln!(out)
         })?;
     }

@@ -25,31 +25,31 @@ use crate::sort::KeyOrder;
 
 /// Check whether tables are sound.
 ///
-/// Reads the whole of each file; of a directory, that of each table in it; of a set, that of each table that it lists; of a directory
-/// with CURRENT, which is a database, that of the MANIFEST, of the logs and of each listed table, which must be as listed.
-/// Checks checksums, structure, the order of the keys, the index, and each key against the filter, and lists everything
-/// that is wrong. Exits with status 1 if a file is damaged, is not a table or could not be checked completely, with status 2
-/// if a file is unreadable, and with status 3 if nothing is wrong, but the order of the keys is not known.
+/// Reads each file completely; of a directory, each table in it; of a set, each table that it lists; of a directory with CURRENT,
+/// which is a database, the MANIFEST, the logs and each listed table, which must be as listed. Checks checksums, structure, the order
+/// of the keys, the index, and each key against the filter, and lists everything that is wrong. Exits with status 1 if a file is
+/// damaged, is not a table or could not be checked completely, with status 2 if a file is unreadable, and with status 3 if nothing is
+/// wrong, but the order of the keys is not known.
 ///
-/// A table of a set must also be the one that was published, and have as many entries and the first and the last key that the
+/// A table of a set must also be the one that was published, with the number of entries and the first and last keys that the
 /// set lists.
 ///
-/// The order is not known if the keys are neither in byte order nor in that of a database. Everything else is then checked.
+/// The order is not known if the keys are neither in byte order nor in a database's. Everything else is then checked.
 #[derive(clap::Args)]
 #[command(after_help = include_str!("help/verify.txt").trim_end())]
 pub(crate) struct Args {
     /// Tables' files or URLs, databases, manifests of sets, or directories of tables
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Of a database, check all tables one by one, and nothing else
+    /// In a database, check all tables one by one, and nothing else
     #[arg(long = "files")]
     apart: bool,
     #[command(flatten)]
     keys: KeysArg,
-    /// The keys are in an order of their own: do not check it
+    /// The keys are in another order: do not check it
     #[arg(long)]
     stored_order: bool,
-    /// Print errors only, and report findings by the exit status
+    /// Print only errors, and report findings by the exit status
     #[arg(long, short)]
     quiet: bool,
     /// Print a JSON object for each file
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
 
 /// Checks a table or a set.
 fn check_file(path: &Path, report: &mut Report<'_>) -> Result<Answer, Failure> {
-    // Reading a large table to find out that it is no manifest would take long.
+    // Reading a large table only to find that it is not a manifest would take long.
     let may_be_set = if is_url(path) || path.is_file() {
         is_manifest(path).unwrap_or_else(|e| is_not_found(&e))
     } else {
@@ -82,7 +82,7 @@ fn check_file(path: &Path, report: &mut Report<'_>) -> Result<Answer, Failure> {
     match may_be_set.then(|| open_set(path)).transpose() {
         Ok(Some(Some(set))) => check_set(path, &*set, report),
         Ok(_) => report.table(path, verify_file(path, report.args)),
-        // What is wrong with a damaged manifest is told as of any table.
+        // A damaged manifest is checked like any table.
         Err(failure) => {
             let verified = verify_file(path, report.args).ok();
             let damaged = verified.filter(|verified| !verified.is_sound());
@@ -91,14 +91,14 @@ fn check_file(path: &Path, report: &mut Report<'_>) -> Result<Answer, Failure> {
     }
 }
 
-/// Prints what is found out.
+/// Prints the results.
 struct Report<'a> {
     args: &'a Args,
     rows: Rows,
 }
 
 impl Report<'_> {
-    /// Prints what was found out about the table at `path`.
+    /// Prints the result for the table at `path`.
     fn table(
         &mut self,
         path: &Path,
@@ -112,7 +112,7 @@ impl Report<'_> {
         Ok(verified?.answer())
     }
 
-    /// Says what to do if a database, or a file of one, is damaged.
+    /// Suggests what to do if a database, or a file of one, is damaged.
     fn or_repair(&self, path: &Path, answer: Answer) -> Answer {
         if answer == Answer::No
             && !self.args.quiet
@@ -123,8 +123,8 @@ impl Report<'_> {
         answer
     }
 
-    /// Prints what was found out about a set or a database, or that a file of it is missing. The record also has this field, and the
-    /// error unless the whole is sound.
+    /// Prints the result for a set or a database, or that a file of it is missing. The record also has this field, and the error
+    /// unless everything is sound.
     fn whole(
         &mut self,
         path: &Path,
@@ -141,8 +141,8 @@ impl Report<'_> {
         Ok(answer)
     }
 
-    /// Prints a record with these fields, or the lines, before the error that may be printed next. Every record has the same fields:
-    /// those that are not known are null.
+    /// Prints a record with these fields, or the lines, before any error that is printed next. Every record has the same fields:
+    /// unknown ones are null.
     fn write(&mut self, path: &Path, fields: Value, lines: Vec<String>) -> Result<(), Failure> {
         let text = if self.args.json {
             let mut record = to_json(&Verified::default());
@@ -162,13 +162,13 @@ impl Report<'_> {
     }
 }
 
-/// What was found out about a table.
+/// The result for a table.
 #[derive(Default)]
 struct Verified {
     report: VerifyReport,
     /// Whether the file has the footer of a table.
     is_table: bool,
-    /// How it differs from what its set or database lists.
+    /// How it differs from its entry in the set or database.
     difference: Option<String>,
 }
 
@@ -188,7 +188,7 @@ impl Verified {
     }
 }
 
-/// Checks each table of a set, and that it is the one that the set lists.
+/// Checks each table of a set, and that it is the listed one.
 fn check_set(path: &Path, set: &dyn Set, report: &mut Report<'_>) -> Result<Answer, Failure> {
     let shards = set.shards();
     let worst = each_file(shards.iter().zip(set.copies()), |(shard, copy)| {
@@ -211,17 +211,17 @@ fn check_set(path: &Path, set: &dyn Set, report: &mut Report<'_>) -> Result<Answ
     report.whole(path, worst, &what, error, entries)
 }
 
-/// What a set or a MANIFEST lists of a table: lookups would miss keys before its first key or after its last one.
+/// The entry of a table in a set or a MANIFEST: lookups would miss keys before the listed first key or after the last.
 struct Listed<'a> {
     by: &'static str,
     bytes: u64,
     entries: Option<u64>,
-    /// The first key and the last, as they are stored in this order.
+    /// The first and the last stored key.
     ends: [&'a [u8]; 2],
     order: KeyOrder,
 }
 
-/// Verifies the table in `source`, and that it is as it is listed.
+/// Verifies the table in `source`, and that it agrees with its entry.
 fn verify_listed(source: Source, known: Known, listed: &Listed<'_>) -> Result<Verified, Failure> {
     let mut verified = verify_source(source.clone(), Some(listed.bytes), known)?;
     let (by, report) = (listed.by, &verified.report);
@@ -238,7 +238,7 @@ fn verify_listed(source: Source, known: Known, listed: &Listed<'_>) -> Result<Ve
     Ok(verified)
 }
 
-/// Returns how the first or the last key of a sound table differs from those that are listed.
+/// Returns how the first or the last key of a sound table differs from the listed ones.
 fn other_ends(source: Source, listed: &Listed<'_>) -> Result<Option<String>, Failure> {
     let options = OpenOptions::new().no_filter().no_cache().stored_order();
     let table = options.open_source(source)?;
@@ -296,7 +296,7 @@ fn check_database(path: &Path, report: &mut Report<'_>) -> Result<Answer, Failur
     Ok(report.or_repair(path, answer))
 }
 
-/// Checks a table that the MANIFEST lists, in the order that the MANIFEST names, and that it is as listed.
+/// Checks a table that the MANIFEST lists, in the order that the MANIFEST names, and that it agrees with its entry.
 fn check_table(
     db: &Database,
     file: &DatabaseFile,
@@ -333,7 +333,7 @@ fn verify_file(path: &Path, args: &Args) -> Result<Verified, Failure> {
 }
 
 impl Args {
-    /// Returns what is known of the keys of the table at `path`.
+    /// Returns the known facts about the keys of the table at `path`.
     fn open_options(&self, path: &Path) -> Known {
         let kind = self.keys.keys.named();
         let is_open = self.keys.keys == Keys::Auto;
@@ -345,10 +345,10 @@ impl Args {
     }
 }
 
-/// What is known of the keys of a table: their kind, and their order.
+/// The known facts about the keys of a table: their kind, and options with their order.
 type Known = (Option<KeyKind>, OpenOptions);
 
-/// Returns what is known of the keys of a table of a database in this order, or in one that is none of those that are known.
+/// Returns the known facts about the keys of a database's table in this order, or in an unknown one.
 fn known_order(order: Option<KeyOrder>) -> Known {
     let options = OpenOptions::new();
     let options = match order {
@@ -389,7 +389,7 @@ fn verify_source(
 fn describe(verified: &Verified) -> Vec<String> {
     let report = &verified.report;
     let mut footer = { report.findings.iter() }.filter(|f| f.section() == Section::Footer);
-    // No finding says that there are blocks of a table all the same.
+    // No finding says that the file contains blocks of a table nevertheless.
     if !verified.is_table
         && report.unchecked < 2
         && let Some(finding) = footer.next()

@@ -1,4 +1,4 @@
-//! The options for writing a table that commands share, and the checks of its path.
+//! Options for writing a table that several commands share, and the checks of its path.
 
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -22,46 +22,48 @@ use crate::sort::{Add, KeyOrder};
 #[derive(Args)]
 #[command(next_help_heading = "Table")]
 pub(crate) struct TableOptions {
-    /// Compression of the blocks [default: snappy; of salvage: that of the damaged table]
+    /// Compression of the blocks [default: snappy; for salvage: that of the damaged table]
     #[arg(long, value_parser = codecs())]
     codec: Option<Compression>,
     /// Compression level: zstd up to 22, faster below 0 [default: 1]; zlib and deflate 0 to 9 [default: 6]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     level: Option<i32>,
-    /// Size of a block before compression [default: 4K; of salvage: those of the damaged table]
+    /// Size of a block before compression [default: 4K; for salvage: those of the damaged table]
     #[arg(long, value_parser = parse_size, value_name = "SIZE")]
     block_size: Option<usize>,
-    /// Let no block touch more pages of 4 KiB than it must: a lookup then reads one page of an uncompressed table, not two
+    /// Let no block touch more pages of 4 KiB than necessary: a lookup then reads one page of an uncompressed table, not
+    /// two
     #[arg(long)]
     block_align: bool,
     /// Number of keys between restarts, at which a key is stored whole
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     restart_interval: u32,
-    /// Filter [default: ribbon; in a table of a database: bloom; of salvage: that of the damaged table]
+    /// Filter [default: ribbon; in a table of a database: bloom; for salvage: that of the damaged table]
     #[arg(long, value_parser = filters())]
     filter: Option<Filter>,
     /// Size of the filter, in bits per key; 5 to 33 for ribbon [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     bits_per_key: Option<u32>,
-    /// Add a filter of the first N bytes of keys: a scan of such a prefix, or a longer one, that no key has reads nothing
+    /// Add a filter of the first N bytes of keys: a scan of such a prefix, or a longer one, reads nothing if no key has
+    /// it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     prefix_length: Option<u32>,
-    /// Add a filter of the parts of keys up to the first CHARACTER, which may also be \t or \0, as by --prefix-length
+    /// Add a filter of the parts of keys up to the first CHARACTER, which may also be \t or \0, like --prefix-length
     #[arg(long, value_name = "CHARACTER", value_parser = parse_character, conflicts_with = "prefix_length")]
     prefix_delimiter: Option<u8>,
-    /// Write no properties block, which says what the table is; LevelDB writes none and ignores it
+    /// Write no properties block, which describes the table; LevelDB writes none and ignores it
     #[arg(long)]
     no_properties: bool,
 }
 
-/// Parses the name of a codec that is built in.
+/// Parses the name of a built-in codec.
 pub(crate) fn codecs() -> impl TypedValueParser<Value = Compression> {
     let named = |codec: &Compression| PossibleValue::new(codec.name()).help(codec.about());
     let names = PossibleValuesParser::new(Compression::all().iter().map(named));
     names.try_map(|name| name.parse::<Compression>())
 }
 
-/// A filter policy that is built in, or none.
+/// A built-in filter policy, or none.
 #[derive(Clone, Copy)]
 struct Filter(Option<&'static BuiltIn>);
 
@@ -71,7 +73,7 @@ impl Filter {
     }
 }
 
-/// Parses the name of a filter policy that is built in.
+/// Parses the name of a built-in filter policy.
 fn filters() -> impl TypedValueParser<Value = Filter> {
     let named = |policy: &BuiltIn| Some(PossibleValue::new(policy.option?).help(policy.about));
     let none = PossibleValue::new("none").help("No filter");
@@ -80,9 +82,10 @@ fn filters() -> impl TypedValueParser<Value = Filter> {
 }
 
 impl TableOptions {
-    /// Returns the library's options for a table in this order. It chooses what no option says: salvage follows the damaged table.
+    /// Returns the library's options for a table in this order. It leaves unset what no option sets: salvage then follows the
+    /// damaged table.
     pub(crate) fn write(&self, order: KeyOrder) -> Result<WriteOptions, Failure> {
-        // The policy that LevelDB's databases use, in their tables.
+        // LevelDB's databases use this policy in their tables.
         let options = if order.is_database() {
             WriteOptions::leveldb()
         } else {
@@ -127,14 +130,14 @@ impl TableOptions {
     }
 }
 
-/// Returns the codec at this level, which must be one of its own.
+/// Returns the codec at this level, which must be valid.
 pub(crate) fn compression(codec: Compression, level: Option<i32>) -> Result<Compression, Failure> {
     let at_level = level.map_or(Ok(codec), |level| at_level(codec, level));
     at_level.map_err(|what| Failure::new(format!("--level: {what}")))
 }
 
 /// Fails if no table can be written to `out`: to standard output if that is a terminal, or to a file that exists, unless it is a
-/// regular one and `force` allows replacing it. Whether an object exists is seen when it is about to appear.
+/// regular one and `force` allows replacing it. Whether an object exists is checked when it is about to appear.
 pub(crate) fn check_out(out: &Path, force: bool) -> Result<(), Failure> {
     if is_stdout(out) && io::stdout().is_terminal() {
         return Err(Failure::new(
@@ -167,8 +170,8 @@ pub(crate) fn check_out(out: &Path, force: bool) -> Result<(), Failure> {
     }
 }
 
-/// Writes a table of the entries that `fill` adds to `out`: a file, which appears when it is complete, an object, or standard output
-/// for `-`. Returns the summary, and prints it on a terminal.
+/// Writes a table with the entries that `fill` adds to `out`: a file, which appears when it is complete, an object, or standard
+/// output for `-`. Returns the summary, and prints it on a terminal.
 pub(crate) fn write_table(
     out: &Path,
     force: bool,
@@ -192,7 +195,7 @@ pub(crate) fn write_table(
     Ok(summary)
 }
 
-/// Says which temporary directories of databases lie beside a new one.
+/// Reports temporary directories of databases beside a new one.
 pub(crate) fn report_leftovers(leftovers: &[PathBuf]) {
     for path in leftovers {
         let what = "left by a build that was killed, unless one is at work: it can be deleted";
@@ -204,7 +207,7 @@ pub(crate) fn is_stdout(out: &Path) -> bool {
     out.as_os_str() == "-"
 }
 
-/// Parses a character of one byte. Two more can be written as escapes.
+/// Parses a character of one byte. Two others can be written as escapes.
 pub(crate) fn parse_character(written: &str) -> Result<u8, String> {
     match written.as_bytes() {
         [b'\\', b't'] => Ok(b'\t'),

@@ -1,4 +1,5 @@
-//! How many bytes lie within bounds, and which key lies how far into a database: by the MANIFEST and indexes alone.
+//! How many bytes lie within bounds, and which key lies how far into a database, from the MANIFEST and the indexes
+//! alone.
 
 use std::ops::Bound;
 
@@ -11,20 +12,20 @@ use leveltable::{KeyRange, Result};
 use crate::database::Database;
 use crate::state::{Bounds, State};
 
-/// Parts that a table is cut into to find a key within it.
+/// Number of parts into which a table is divided to find a key in it.
 const PARTS: usize = 64;
 
 impl Database {
-    /// Returns about how many bytes of files the keys within `bounds` take, old versions and deletions included: the sizes of the tables
-    /// that lie within them as the MANIFEST says, and of each table that lies across a bound what
-    /// [`DbTable::approximate_bytes`] says, off by less than two blocks. What logs hold counts as the table in memory that it is.
+    /// Returns approximately how many bytes of files the keys within `bounds` take, including old versions and deletions: for tables
+    /// within the bounds their sizes in the MANIFEST, and for each table across a bound the result of [`DbTable::approximate_bytes`],
+    /// with an error of less than two blocks. The contents of logs count as the table in memory that holds them.
     ///
-    /// Opens the tables that lie across a bound, up to two of each level from 1 on, and reads no data block. This is
-    /// `GetApproximateSizes` of C++ LevelDB, which leaves out the logs.
+    /// Opens the tables across a bound, up to two in each level from 1 on, and reads no data block. This is
+    /// `GetApproximateSizes` of C++ LevelDB, which ignores the logs.
     ///
     /// # Errors
     ///
-    /// As [`get`](Database::get).
+    /// Same as [`get`](Database::get).
     ///
     /// ```no_run
     /// # let db = leveltable_database::Database::open_read_only("db")?;
@@ -36,14 +37,15 @@ impl Database {
         self.with_state(|state| state.approximate_bytes(&bounds))
     }
 
-    /// Returns a key up to which about `fraction` of the bytes of files lie, as [`approximate_bytes`](Database::approximate_bytes)
-    /// counts them: 0.5 gives the middle of the database. `None` in an empty one.
+    /// Returns a key before which about `fraction` of the bytes of files lie, as
+    /// [`approximate_bytes`](Database::approximate_bytes) counts them: 0.5 returns the middle of the database. `None` if the
+    /// database is empty.
     ///
-    /// Opens some tables of each level, in the search for the key, and reads no data block. C++ LevelDB has nothing like it.
+    /// Opens some tables of each level to find the key, and reads no data block. C++ LevelDB has no counterpart.
     ///
     /// # Errors
     ///
-    /// As [`get`](Database::get).
+    /// Same as [`get`](Database::get).
     pub fn key_at_fraction(&self, fraction: f64) -> Result<Option<Bytes>> {
         self.with_state(|state| state.key_at_fraction(fraction))
     }
@@ -72,7 +74,7 @@ impl State {
         let (before, Some(end)) = self.around(ends.collect(), due)? else {
             return Ok(None);
         };
-        // Within the tables that have keys between these ends.
+        // Within the tables that have keys between these two.
         let lower = before.map_or(Bound::Unbounded, |key| Bound::Excluded(key.to_vec()));
         let bounds = (lower, Bound::Included(end.to_vec()));
         let mut keys = vec![end];
@@ -87,7 +89,7 @@ impl State {
         Ok(self.around(keys, due)?.1)
     }
 
-    /// The first of `keys` up to which `due` bytes lie, or the last of them, and the key before it.
+    /// The first of `keys` before which `due` bytes lie, or else the last, and the key before it.
     fn around(&self, mut keys: Vec<Bytes>, due: u64) -> Result<(Option<Bytes>, Option<Bytes>)> {
         keys.sort_unstable_by(|a, b| self.order.compare(a, b));
         let (mut start, mut end) = (0, keys.len().saturating_sub(1));

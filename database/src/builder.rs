@@ -1,9 +1,11 @@
-//! Writes a new database: versions in ascending order in, a directory out, at once.
+//! Writes a new database: takes versions in ascending order, and publishes a directory at the end.
 
 use std::cmp::Ordering;
 use std::io::{self, Write};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 
 use leveltable::db::{InternalKey, ValueType};
 use leveltable::sister_crates::{rename_patiently, show_key};
@@ -18,14 +20,14 @@ use crate::storage::{NewDirectory, NewFile, NewFileSystem, check_space, failed, 
 /// Number of the MANIFEST; tables come after it.
 const MANIFEST_NUMBER: u64 = 1;
 
-/// The sequence number of what comes without one. All of it: keys are distinct, and equal numbers compress better than others.
+/// The sequence number of entries that come without one. All get the same: keys are distinct, and equal numbers compress best.
 const SEQUENCE: u64 = 1;
 
-/// Bytes of a level from which on LevelDB compacts it into the next, for level 1; each further one has ten times as many. The last
-/// level, 6, has no limit.
+/// Size at which LevelDB compacts level 1 into the next, in bytes; each further level may be ten times as large. The last level,
+/// 6, has no limit.
 const LEVEL_1_LIMIT: u64 = 10 << 20;
 
-/// How a database is written by a [`DatabaseBuilder`].
+/// Options for writing a database with a [`DatabaseBuilder`].
 ///
 /// ```
 /// use leveltable::WriteOptions;
@@ -66,14 +68,14 @@ impl DatabaseBuildOptions {
         }
     }
 
-    /// The order of user keys, which the MANIFEST names. Bytewise by default.
+    /// The order of user keys, which is recorded in the MANIFEST. Bytewise by default.
     pub fn comparator(mut self, comparator: impl Comparator) -> DatabaseBuildOptions {
         self.comparator = Arc::new(comparator);
         self
     }
 
-    /// How tables are written: by default as by [`WriteOptions::leveldb`]. LevelDB uses the filters only of tables that start from that.
-    /// The comparator of these options is not used.
+    /// Options for tables: by default [`WriteOptions::leveldb`]. LevelDB only uses the filters of tables written with options that start
+    /// from these. The comparator of these options is not used.
     pub fn tables(mut self, options: WriteOptions) -> DatabaseBuildOptions {
         self.tables = options;
         self
@@ -86,15 +88,15 @@ impl DatabaseBuildOptions {
         self
     }
 
-    /// How many bytes the database may take. If fewer are free, creating the builder fails, before any work. By default, twice the
-    /// bytes of a table.
+    /// The expected size of the database in bytes. If less space is free, creating the builder fails before any work. By default,
+    /// twice the size of a table.
     pub fn expected_bytes(mut self, bytes: u64) -> DatabaseBuildOptions {
         self.expected_bytes = Some(bytes);
         self
     }
 
-    /// The last sequence number of the database, if no entry has a higher one: a copy without its newest deletion still ends with
-    /// that. 0 by default.
+    /// The last sequence number of the database, if no entry has a higher one: a copy that lacks its newest deletion should still
+    /// end with that. 0 by default.
     pub fn last_sequence(mut self, sequence: u64) -> DatabaseBuildOptions {
         self.last_sequence = sequence;
         self
@@ -103,12 +105,12 @@ impl DatabaseBuildOptions {
 
 /// Builds a LevelDB database from entries in ascending order: add every entry, then [`finish`](DatabaseBuilder::finish).
 ///
-/// The directory appears at its path when it is finished: whole and synced, by one rename, or not at all. Until then its files are
-/// in a temporary directory beside it, `.leveltable-XXXXXX.tmp`, which is removed when the builder is dropped. A process that is
-/// killed leaves that directory, which can be deleted; the next build beside it [reports it](BuiltDatabase::leftovers).
+/// The directory appears at its path when it is finished: complete and synced, by one rename, or not at all. Until then its files
+/// are in a temporary directory beside it, `.leveltable-XXXXXX.tmp`, which is removed when the builder is dropped. A killed
+/// process leaves that directory, which can be deleted; the next build beside it [reports it](BuiltDatabase::leftovers).
 ///
-/// All tables are in one level: the first from 1 on that may hold so many bytes, so that LevelDB compacts nothing when it opens the
-/// database. There is no log. The same entries and options make the same bytes. Memory is that of one table.
+/// All tables are in one level: the first one from 1 on that may be so large, so that LevelDB compacts nothing when it opens the
+/// database. There is no log. The same entries and options make the same bytes. Memory is that of one table's builder.
 ///
 /// ```
 /// use leveltable_database::{Database, DatabaseBuildOptions, DatabaseBuilder};
@@ -126,25 +128,58 @@ impl DatabaseBuildOptions {
 /// # Ok::<(), leveltable::Error>(())
 /// ```
 ///
-/// In LevelDB, `DB::Write` with batches does this, and compactions write each entry several times meanwhile.
+/// With LevelDB, one would call `DB::Write` with batches, and compactions would write each entry several times.
 #[derive(Debug)]
 #[must_use = "there is no database until `finish`"]
 pub struct DatabaseBuilder {
-    /// Dropped before `target`: Windows keeps directories of open files.
+    /// Dropped before `target`, like `syncing`: Windows cannot remove a directory with open files.
     table: Option<DbTableBuilder<Box<dyn NewFile>>>,
+    syncing: Syncing,
     target: Box<dyn NewDirectory>,
     options: DatabaseBuildOptions,
-    /// Whether the table has its size, and ends before the next user key.
+    /// Whether the table has reached its size, and ends before the next user key.
     is_full: bool,
-    /// The user key last added to a full table.
+    /// The last user key added to a full table.
     last_key: Vec<u8>,
     /// Number of the current table, or of the last one.
     number: u64,
-    /// The tables that are complete.
+    /// The finished tables.
     tables: Vec<TableMetadata>,
     built: BuiltDatabase,
     /// Whether a file could not be written.
     is_broken: bool,
+}
+
+/// A table that is being synced while the next one is built: waiting for the disk took half of the time of a build.
+#[derive(Debug, Default)]
+struct Syncing(Option<JoinHandle<Result<()>>>);
+
+impl Syncing {
+    /// Begins to sync a table, after the one before it.
+    fn start(&mut self, mut table: Box<dyn NewFile>, path: PathBuf) -> Result<()> {
+        self.finish()?;
+        let at = path.clone();
+        let failed_to_sync = move |error| failed("syncing the table", error, &path);
+        let thread = thread::Builder::new().spawn(move || table.sync().map_err(failed_to_sync));
+        let started = thread.map_err(|e| failed("starting a thread to sync the table", e, &at));
+        self.0 = Some(started?);
+        Ok(())
+    }
+
+    /// Waits until the table is synced.
+    fn finish(&mut self) -> Result<()> {
+        let thread = self.0.take();
+        thread.map_or(Ok(()), |thread| {
+            thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+        })
+    }
+}
+
+impl Drop for Syncing {
+    fn drop(&mut self) {
+        // Nothing waits for the result of a builder that is dropped, and its file is to be closed.
+        self.0.take().map(JoinHandle::join);
+    }
 }
 
 /// A finished database, returned by [`DatabaseBuilder::finish`].
@@ -155,13 +190,13 @@ pub struct BuiltDatabase {
     pub tables: u64,
     /// Number of entries; each version of a key counts.
     pub entries: u64,
-    /// Bytes of all files.
+    /// Total size of all files in bytes.
     pub bytes: u64,
-    /// The level that the tables are in.
+    /// The level of the tables.
     pub level: u32,
     /// The last sequence number.
     pub last_sequence: u64,
-    /// Temporary directories beside the new one: of builds that were killed, unless one is at work there now.
+    /// Temporary directories beside the new one: of killed builds, or of a build still at work.
     pub leftovers: Vec<PathBuf>,
 }
 
@@ -170,8 +205,8 @@ impl DatabaseBuilder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] if something is at the path (a symbolic link or an empty directory, too), its parent is no directory, no
-    /// directory can be made there, or fewer bytes are free than [expected](DatabaseBuildOptions::expected_bytes);
+    /// [`ErrorKind::Io`] if something is at the path (including a symbolic link or an empty directory), its parent is not a
+    /// directory, no directory can be made there, or less space is free than [expected](DatabaseBuildOptions::expected_bytes);
     /// [`ErrorKind::InvalidState`] if an option of the tables is out of its range.
     pub fn create(
         directory: impl AsRef<Path>,
@@ -197,6 +232,7 @@ impl DatabaseBuilder {
             target,
             options,
             table: None,
+            syncing: Syncing::default(),
             is_full: false,
             last_key: Vec::new(),
             number: MANIFEST_NUMBER,
@@ -210,8 +246,8 @@ impl DatabaseBuilder {
         })
     }
 
-    /// Where the files are until [`finish`](DatabaseBuilder::finish). A program that a signal may end removes this directory
-    /// itself, since nothing is dropped then.
+    /// The path of the files until [`finish`](DatabaseBuilder::finish). A program that may be ended by a signal removes this
+    /// directory itself, since nothing is dropped then.
     pub fn temporary_path(&self) -> Option<&Path> {
         self.target.temporary_path()
     }
@@ -220,7 +256,7 @@ impl DatabaseBuilder {
     ///
     /// # Errors
     ///
-    /// As [`add`](DatabaseBuilder::add).
+    /// Same as [`add`](DatabaseBuilder::add).
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (user_key, sequence, value_type) = (key.as_ref(), SEQUENCE, ValueType::Value);
         self.add(
@@ -238,8 +274,8 @@ impl DatabaseBuilder {
     ///
     /// # Errors
     ///
-    /// As [`TableBuilder::add`](leveltable::TableBuilder::add). After [`ErrorKind::OutOfOrder`] the builder can go on. Where a file
-    /// could not be created, written or synced, the error names it, and every further call fails.
+    /// Same as [`TableBuilder::add`](leveltable::TableBuilder::add). After [`ErrorKind::OutOfOrder`] the builder can be used further. If
+    /// a file could not be created, written or synced, the error names it, and every further call fails.
     pub fn add(&mut self, version: InternalKey<'_>, value: impl AsRef<[u8]>) -> Result<()> {
         if self.is_full && self.comes_after_last(version.user_key)? {
             self.end_table()?;
@@ -261,7 +297,7 @@ impl DatabaseBuilder {
         Ok(())
     }
 
-    /// Adds all entries of a source of plain keys, as [`put`](DatabaseBuilder::put) does: a map, a table, a merge, a range of a database.
+    /// Adds all entries of a source of plain keys, like [`put`](DatabaseBuilder::put): a map, a table, a merge, a range of a database.
     ///
     /// ```
     /// # use leveltable::SortedEntries;
@@ -278,7 +314,7 @@ impl DatabaseBuilder {
     ///
     /// # Errors
     ///
-    /// Those of the source, and of [`add`](DatabaseBuilder::add).
+    /// Errors of the source, and of [`add`](DatabaseBuilder::add).
     pub fn extend(&mut self, mut source: impl SortedInput) -> Result<()> {
         while source.advance()? {
             self.put(source.key(), source.value())?;
@@ -286,12 +322,13 @@ impl DatabaseBuilder {
         Ok(())
     }
 
-    /// Adds all entries of a source of internal keys, as [`add`](DatabaseBuilder::add) does: a merge of a database's tables, a
+    /// Adds all entries of a source of internal keys, like [`add`](DatabaseBuilder::add): a merge of a database's tables, a
     /// [`Compaction`](leveltable::db::Compaction).
     ///
     /// # Errors
     ///
-    /// As [`extend`](DatabaseBuilder::extend), and [`ErrorKind::InvalidState`] for a key that is no internal key.
+    /// Same as [`extend`](DatabaseBuilder::extend), and [`ErrorKind::InvalidState`] for a key that is not an internal
+    /// key.
     pub fn extend_versions(&mut self, mut source: impl SortedInput) -> Result<()> {
         while source.advance()? {
             self.add(parse_version(source.key())?, source.value())?;
@@ -299,15 +336,16 @@ impl DatabaseBuilder {
         Ok(())
     }
 
-    /// Writes what is left, syncs all of it, and gives the directory its name.
+    /// Writes the rest, syncs everything, and renames the directory to its path.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`], with the file and the step that failed. There is no directory then, and what stands at the path was put there by
-    /// somebody else. The exception is a parent directory that could not be synced, which the error says: the database is at its
-    /// path and whole, but its name may not survive a crash.
+    /// [`ErrorKind::Io`], with the file and the step that failed. The directory then does not exist; anything at the path was put there by
+    /// somebody else. The exception is a parent directory that could not be synced, which the error says: the database is complete and at
+    /// its path, but its name may not survive a crash.
     pub fn finish(mut self) -> Result<BuiltDatabase> {
         self.end_table()?;
+        self.syncing.finish()?;
         let bytes = self.tables.iter().map(|table| table.size).sum();
         let level = level_for(bytes);
         self.built.tables = self.tables.len() as u64;
@@ -344,7 +382,7 @@ impl DatabaseBuilder {
             .map_err(|error| failed(doing, error, &path))
     }
 
-    /// Whether a user key comes after the last one of a full table, and not a version of the same.
+    /// Whether a user key comes after the last one of a full table, rather than being another version of it.
     fn comes_after_last(&self, key: &[u8]) -> Result<bool> {
         match self.options.comparator.compare(&self.last_key, key) {
             Ordering::Less => Ok(true),
@@ -372,7 +410,7 @@ impl DatabaseBuilder {
         Ok(())
     }
 
-    /// Writes what is left of the current table, and syncs it.
+    /// Dropped before `target`, like `syncing`: Windows cannot remove a directory with open files.
     fn end_table(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.is_broken, true) {
             return Err(broken());
@@ -380,11 +418,10 @@ impl DatabaseBuilder {
         if let Some(table) = self.table.take() {
             let number = self.number;
             let finished = table.finish_into_writer();
-            let (mut file, summary) =
+            let (file, summary) =
                 finished.map_err(|error| at_file(error, &*self.target, number))?;
             let path = self.target.path().join(file_name(number, "ldb"));
-            file.sync()
-                .map_err(|error| failed("syncing the table", error, &path))?;
+            self.syncing.start(file, path)?;
             let properties = summary.properties;
             self.tables.push(TableMetadata {
                 number,
@@ -415,7 +452,7 @@ impl DatabaseBuilder {
     }
 }
 
-/// Returns the first level from 1 on that LevelDB does not compact with so many bytes.
+/// Returns the first level from 1 on that LevelDB does not compact at this size.
 fn level_for(bytes: u64) -> u32 {
     let limits = (0..5).map(|level| LEVEL_1_LIMIT * 10u64.pow(level));
     1 + limits.take_while(|&limit| bytes >= limit).count() as u32
@@ -425,12 +462,13 @@ fn level_for(bytes: u64) -> u32 {
 fn parse_version(stored: &[u8]) -> Result<InternalKey<'_>> {
     InternalKey::parse(stored).ok_or_else(|| {
         let shown = show_key(stored);
-        let message = format!("{shown} is no internal key, which ends in sequence number and type");
+        let message =
+            format!("{shown} is not an internal key, which ends in sequence number and type");
         Error::new(ErrorKind::InvalidState, message)
     })
 }
 
-/// Returns a table's error, with its file if writing that failed.
+/// Returns a table's error, with its file if writing it failed.
 fn at_file(error: Error, target: &dyn NewDirectory, number: u64) -> Error {
     match error.kind() {
         ErrorKind::Io => error.at_path(&target.path().join(file_name(number, "ldb"))),

@@ -1,4 +1,4 @@
-//! A database's live entries, with changes, into a new directory.
+//! Copies a database's live entries, with changes, into a new directory.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -27,10 +27,10 @@ use crate::storage::{Directory, FileSystem};
 use crate::walk::DatabaseRange;
 use crate::writer::holds_lock;
 
-/// How many tables are held open, so that a writer can remove them meanwhile.
+/// Number of tables that are kept open, so that a writer may remove them meanwhile.
 const MAX_PINNED: usize = 500;
 
-/// What [`compact_into`] keeps and changes, and how it writes.
+/// Options of [`compact_into`]: what it keeps and changes, and how it writes.
 ///
 /// ```no_run
 /// use leveltable::{BlockCache, Compression, OpenOptions};
@@ -63,10 +63,10 @@ pub struct CompactOptions<'a> {
     on_temporary: Option<Learn<'a>>,
 }
 
-/// Learns where the temporary directory is.
+/// Receives the path of the temporary directory.
 type Learn<'a> = Box<dyn FnOnce(&Path) + 'a>;
 
-/// A key, and its new value if it is not to be deleted.
+/// A key, and its new value, or `None` to delete it.
 type Change = (Vec<u8>, Option<Vec<u8>>);
 
 impl fmt::Debug for CompactOptions<'_> {
@@ -78,24 +78,25 @@ impl fmt::Debug for CompactOptions<'_> {
 }
 
 impl<'a> CompactOptions<'a> {
-    /// All keys, written as the source is.
+    /// Keeps all keys, and writes like the source.
     pub fn new() -> CompactOptions<'a> {
         CompactOptions::default()
     }
 
-    /// How the source is opened: its comparator, if it is not a built-in one, and caches. By default as by [`DatabaseOptions::new`].
+    /// Options for opening the source: its comparator, if it is not a built-in one, and caches. The default is
+    /// [`DatabaseOptions::new`].
     pub fn database(mut self, options: DatabaseOptions) -> CompactOptions<'a> {
         self.database = options;
         self
     }
 
-    /// Keeps the keys within `bounds` only. By default all are kept.
+    /// Only keeps the keys within `bounds`. By default all are kept.
     pub fn range(mut self, bounds: impl KeyRange) -> CompactOptions<'a> {
         self.bounds = Some(bounds.key_bounds());
         self
     }
 
-    /// Keeps the keys that begin with `prefix` only; by default all are kept. In an order that is not bytewise, [`compact_into`] fails.
+    /// Only keeps the keys that begin with `prefix`; by default all are kept. In an order that is not bytewise, [`compact_into`] fails.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> CompactOptions<'a> {
         self.bounds = Some(prefix_bounds(prefix.as_ref()));
         self.is_prefix = true;
@@ -121,22 +122,22 @@ impl<'a> CompactOptions<'a> {
         self
     }
 
-    /// With `true`, begins even if the disk has less room than the source takes: if much of that was deleted or overwritten. If
-    /// the room then does not suffice, that is an error, and nothing is left. `false` by default.
+    /// With `true`, starts even if the disk has less free space than the source takes, for example because much of that was
+    /// deleted or overwritten. If the space then does not suffice, that is an error, and nothing is left. `false` by default.
     pub fn ignore_space(mut self, yes: bool) -> CompactOptions<'a> {
         self.ignores_space = yes;
         self
     }
 
-    /// Calls `learn` with the [temporary directory](DatabaseBuilder::temporary_path), before the work begins: a program that a
-    /// signal may end removes it itself. Calls nothing by default.
+    /// Calls `learn` with the [temporary directory](DatabaseBuilder::temporary_path) before the work begins: a program that
+    /// may be ended by a signal removes it itself. Calls nothing by default.
     pub fn on_temporary(mut self, learn: impl FnOnce(&Path) + 'a) -> CompactOptions<'a> {
         self.on_temporary = Some(Box::new(learn));
         self
     }
 
-    /// Changes that are made last, such as those of a `BTreeMap`: keys in ascending order, each with its new value, or `None` to
-    /// delete it. Each gets the sequence number after the source's last one. They are made whether or not their keys are
+    /// Changes that are applied last, such as those of a `BTreeMap`: keys in ascending order, each with its new value, or `None`
+    /// to delete it. Each gets the sequence number after the source's last one. They are applied whether or not their keys are
     /// kept. [`compact_into`] has an example.
     pub fn changes<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         mut self,
@@ -151,24 +152,24 @@ impl<'a> CompactOptions<'a> {
     }
 }
 
-/// What [`compact_into`] did.
+/// The result of [`compact_into`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Compacted {
-    /// Bytes of the source's files that count.
+    /// Total size of the source's live files in bytes.
     pub bytes_before: u64,
     /// The new database.
     pub built: BuiltDatabase,
-    /// Whether the source's writer was seen at work. What it wrote meanwhile may be missing in the new database: do not put it in the
-    /// old one's place. On systems other than Linux and Windows, one that wrote nothing meanwhile is not seen.
+    /// Whether the source's writer was seen at work. Its later changes may be missing in the new database: do not put it in the old
+    /// one's place. On systems other than Linux and Windows, a writer that wrote nothing meanwhile is not noticed.
     pub has_writer: bool,
 }
 
-/// Writes the live entries of the database in `directory` to a new one, `new`: what is overwritten or deleted takes no more space.
-/// Reads the source only, without its lock. Of a live database, the copy holds the contents at one moment after the call began.
+/// Writes the live entries of the database in `directory` to a new one, `new`: overwritten and deleted entries take no more space.
+/// Only reads the source, without its lock. For a live database, the copy holds the contents at one moment after the call began.
 ///
-/// Comparator, codec, filter and size of tables are the source's, as its newest table shows them, unless an option says otherwise.
-/// The new directory is made as by [`DatabaseBuilder`]: whole, or not at all.
+/// Comparator, codec, filter and size of tables are the source's, taken from its newest table, unless an option says otherwise.
+/// The new directory is made by a [`DatabaseBuilder`]: it appears complete, or not at all.
 ///
 /// ```
 /// use leveltable_database::{CompactOptions, Database, compact_into};
@@ -192,10 +193,10 @@ pub struct Compacted {
 ///
 /// # Errors
 ///
-/// Those of [`Database::open_read_only`], of reading tables and of [`DatabaseBuilder`]; those of the changes.
-/// [`ErrorKind::Comparator`] if the order is not known. Damage is an error, since a copy would hide it.
-/// [`ErrorKind::Io`] if the disk has less room than the part of the source takes; see [`ignore_space`](CompactOptions::ignore_space).
-/// [`ErrorKind::Replaced`] if a writer removed a table of a database of more than 500 tables meanwhile.
+/// Errors of [`Database::open_read_only`], of reading tables, of [`DatabaseBuilder`] and of the changes. [`ErrorKind::Comparator`] if
+/// the order is not known. Damage is an error, since a copy would hide it. [`ErrorKind::Io`] if the disk has less free space than the
+/// kept part of the source takes; see [`ignore_space`](CompactOptions::ignore_space). [`ErrorKind::Replaced`] if a writer removed a
+/// table of a database of more than 500 tables meanwhile.
 pub fn compact_into(
     directory: impl AsRef<Path>,
     new: impl AsRef<Path>,
@@ -207,7 +208,7 @@ pub fn compact_into(
     compact(FileSystem::at(directory), options, create)
 }
 
-/// Refuses a new database inside of the old one.
+/// Rejects a new database inside the old one.
 pub fn check_outside(directory: &Path, new: &Path) -> Result<()> {
     let parent = std::path::absolute(new).ok();
     let parent = parent.and_then(|new| fs::canonicalize(new.parent()?).ok());
@@ -218,7 +219,7 @@ pub fn check_outside(directory: &Path, new: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Compacts the database in any directory into what `create` makes.
+/// Compacts the database in any directory into the new one from `create`.
 pub(crate) fn compact(
     dir: Arc<dyn Directory>,
     options: CompactOptions<'_>,
@@ -227,7 +228,7 @@ pub(crate) fn compact(
     let had_writer = holds_lock(dir.path());
     let db = options.database.open_in(dir);
     let db = db.map_err(|error| match error.kind() {
-        // It may be no database.
+        // It may not be a database.
         ErrorKind::Io => error,
         _ => needs_repair(error),
     })?;
@@ -264,7 +265,7 @@ pub(crate) fn compact(
     })
 }
 
-/// Damage of the source, and files that are missing.
+/// Adds advice to errors about damage of the source and missing files.
 fn needs_repair(error: Error) -> Error {
     let kind = error.kind();
     let is_damage = matches!(kind, ErrorKind::Corruption | ErrorKind::NotATable);
@@ -274,14 +275,13 @@ fn needs_repair(error: Error) -> Error {
     error
 }
 
-/// Bytes of the tables that may hold a part of the database.
+/// Size of the tables that may hold a part of the database.
 fn part_bytes(state: &State, bounds: &Bounds) -> u64 {
     let tables = state.tables_within(bounds);
     tables.map(|table| table.file.size).sum()
 }
 
-/// How the new database is written: as the newest table of the source is, and with tables as large as most of those that compactions
-/// left there.
+/// Settings for the new database: those of the source's newest table, and the usual size of the tables that compactions left there.
 fn settings(state: &State, options: &CompactOptions<'_>) -> Result<DatabaseBuildOptions> {
     let tables = match &options.tables {
         Some(tables) => tables.clone(),
@@ -302,7 +302,8 @@ fn settings(state: &State, options: &CompactOptions<'_>) -> Result<DatabaseBuild
         .last_sequence(state.last_sequence))
 }
 
-/// How large the tables of a database are, by the bytes of those that compactions left: a power of two, at least LevelDB's default.
+/// The usual size of a database's tables, from the sizes of those that compactions left: a power of two, at least LevelDB's
+/// default.
 pub fn usual_table_bytes(mut sizes: Vec<u64>) -> u64 {
     sizes.sort_unstable();
     let usual = sizes.get(sizes.len() * 3 / 4).copied().unwrap_or(0);
@@ -321,7 +322,7 @@ fn settings_of_tables(state: &State) -> Result<WriteOptions> {
 /// Codec and filter of a table. Reads all of it.
 pub fn settings_of(table: &DbTable) -> Result<WriteOptions> {
     let (options, table) = (WriteOptions::leveldb(), table.as_table());
-    // Some blocks are stored as they are, since compressing them gains too little.
+    // Some blocks are stored uncompressed because compression gains too little.
     let mut codec = "none";
     for i in 0..table.data_blocks() {
         let frame = data_frame(table, i)?;
@@ -334,13 +335,13 @@ pub fn settings_of(table: &DbTable) -> Result<WriteOptions> {
     while all.next()? {
         entries += 1;
     }
-    // A codec that is not built in is not kept.
+    // A codec that is not built in is replaced.
     let compression: Compression = codec.parse().unwrap_or_default();
     let options = options.compression(compression);
     let Some(filter) = table.filter() else {
         return Ok(options.no_filter());
     };
-    // A filter for each 2 KiB has a byte more, and an offset.
+    // A filter for each 2 KiB takes an extra byte and an offset.
     let windows = table.approximate_bytes(..)? >> 11;
     let bits = 8 * filter.bytes.saturating_sub(5 * windows) / u64::max(entries, 1);
     let bits = if (8..=12).contains(&bits) {
@@ -358,7 +359,7 @@ pub fn settings_of(table: &DbTable) -> Result<WriteOptions> {
 const BLOOM: &str = "leveldb.BuiltinBloomFilter2";
 const BLOOM_OF_GO: &str = "leveldb.BuiltinBloomFilter";
 
-/// LevelDB's filter, by the name that goleveldb has for it.
+/// LevelDB's filter, under the name that goleveldb gives it.
 #[derive(Debug)]
 struct BloomOfGo(BloomFilterPolicy);
 
@@ -427,7 +428,7 @@ fn merge(
     Ok(())
 }
 
-/// Returns the next change, which comes after the one before.
+/// Returns the next change, and checks that it comes after the one before.
 fn next_change(
     changes: &mut dyn Iterator<Item = Change>,
     previous: Option<&Change>,

@@ -1,4 +1,4 @@
-//! A database, and how it is opened.
+//! A database, and opening it.
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -17,10 +17,10 @@ use crate::storage::{Directory, FileSystem};
 
 /// A LevelDB database, opened for reading only: its live contents as of opening, or of the last [`refresh`](Database::refresh).
 ///
-/// Takes no lock and writes nothing, so a writer can be at work in another process. What a writer does later is not seen until a
-/// refresh. Each lookup and each range shows the contents after one write batch, never half of one.
+/// Takes no lock and writes nothing, so a writer can be at work in another process. Later changes by a writer are not seen until
+/// a refresh. Each lookup and each range shows the contents after one write batch, never half of one.
 ///
-/// Cheap to clone: clones share everything. Can be used by many threads at a time.
+/// Cheap to clone: clones share everything. Safe to use from many threads at once.
 ///
 /// ```no_run
 /// use leveltable_database::Database;
@@ -38,7 +38,7 @@ use crate::storage::{Directory, FileSystem};
 #[derive(Debug, Clone)]
 pub struct Database {
     dir: Arc<dyn Directory>,
-    /// Locked only to take or to replace what is inside.
+    /// Locked only to read or replace the `Arc`.
     state: Arc<RwLock<Arc<State>>>,
 }
 
@@ -50,11 +50,11 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotADatabase`], with what the directory looks like; [`ErrorKind::Unsupported`] for a database of RocksDB or
-    /// Pebble; [`ErrorKind::Corruption`] for damage in the MANIFEST or a log, with file and offset;
-    /// [`ErrorKind::Replaced`] if a writer changes the database too often while it is read; [`ErrorKind::Io`].
+    /// [`ErrorKind::NotADatabase`], with a description of the directory; [`ErrorKind::Unsupported`] for a database of RocksDB
+    /// or Pebble; [`ErrorKind::Corruption`] for damage in the MANIFEST or a log, with file and offset; [`ErrorKind::Replaced`]
+    /// if a writer changes the database too often while it is read; [`ErrorKind::Io`].
     ///
-    /// A record at the end of a log or MANIFEST that its writer did not finish is no error: see [`recovery`](Database::recovery).
+    /// An unfinished record at the end of a log or MANIFEST is not an error: see [`recovery`](Database::recovery).
     pub fn open_read_only(dir: impl AsRef<Path>) -> Result<Database> {
         DatabaseOptions::new().open_read_only(dir)
     }
@@ -79,7 +79,7 @@ impl Database {
             read.open_tables = known.open_tables.clone();
         }
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        // Another thread may have read it later.
+        // Another thread may have read a later state.
         let progress = |state: &State| (state.last_sequence, state.version.bytes);
         if state.current != read.current || progress(&state) <= progress(&read) {
             *state = Arc::new(read);
@@ -87,7 +87,7 @@ impl Database {
         Ok(())
     }
 
-    /// Does something with the state; after reading the database again, if the state turns out to be out of date.
+    /// Calls `work` with the state; if the state turns out to be out of date, reads the database again and repeats the call.
     pub(crate) fn with_state<T>(
         &self,
         mut work: impl FnMut(&Arc<State>) -> Result<T>,
@@ -100,21 +100,21 @@ impl Database {
         })
     }
 
-    /// The directory, as [`open_read_only`](Database::open_read_only) was given it.
+    /// The directory, as passed to [`open_read_only`](Database::open_read_only).
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 
     /// Returns the value of `key`; `None` if there is none, or it was deleted.
     ///
-    /// Asks the logs in memory, each table of level 0 whose keys may include it, and of each further level the one that may, until
-    /// one knows the key. Each asks its filter first. If a table has vanished because the writer has compacted it, reads the
-    /// database again and starts over: the result is then of that time.
+    /// Searches the logs in memory, each table of level 0 whose range includes the key, and in each further level the one such
+    /// table, until one has the key. Each checks its filter first. If a table has vanished because the writer has compacted it,
+    /// reads the database again and starts over: the result is then of that time.
     ///
     /// # Errors
     ///
-    /// Those of opening and reading tables, [`ErrorKind::Comparator`] if the order is not known, and those of
-    /// [`open_read_only`](Database::open_read_only) where the database is read again.
+    /// Errors of opening and reading tables, [`ErrorKind::Comparator`] if the order is not known, and errors of
+    /// [`open_read_only`](Database::open_read_only) if the database is read again.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         let key = key.as_ref();
         let found = self.with_state(|state| state.find(key))?;
@@ -125,7 +125,7 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// As [`get`](Database::get).
+    /// Same as [`get`](Database::get).
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.get(key)?.is_some())
     }
@@ -136,7 +136,7 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// As [`get`](Database::get); no value is returned then.
+    /// Same as [`get`](Database::get); no value is then returned.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
         let found = self.with_state(|state| state.find_many(keys))?;
         let value = |found: Option<DbEntry>| found.and_then(|entry| entry.version.into_value());
@@ -148,26 +148,26 @@ impl Database {
         self.state().order_name.clone()
     }
 
-    /// Whether the order is known. Lookups, bounds and walks back are errors of [`ErrorKind::Comparator`] otherwise.
+    /// Whether the order is known. If not, lookups, bounds and walks back are errors of kind [`ErrorKind::Comparator`].
     pub fn has_known_order(&self) -> bool {
         self.state().is_known
     }
 
-    /// The sequence number of the last change. Without a MANIFEST, of the last one in logs.
+    /// The sequence number of the last change. Without a MANIFEST, that of the last one in logs.
     ///
-    /// Older sequence numbers are no snapshots: compactions drop what nobody had asked to keep. See
+    /// Older sequence numbers are not snapshots: compactions drop versions that nobody had asked to keep. See
     /// [`history`](Database::history).
     pub fn last_sequence(&self) -> u64 {
         self.state().last_sequence
     }
 
-    /// What was read at opening, or at the last refresh, and what was passed over; [`DatabaseOptions`] has an example.
+    /// What was read at opening, or at the last refresh, and what was skipped; [`DatabaseOptions`] has an example.
     pub fn recovery(&self) -> Recovery {
         self.state().recovery.clone()
     }
 
-    /// The files of the directory as of now, and those that are listed and not there, by the MANIFEST as it was read; sorted by name.
-    /// Lists the directory, and opens no table.
+    /// The files that are in the directory now, and those that the MANIFEST, as it was read, lists and that are missing; sorted by
+    /// name. Lists the directory, and opens no table.
     ///
     /// ```no_run
     /// use leveltable_database::{Database, FileState};
@@ -182,18 +182,20 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// Those of listing the directory.
+    /// Errors of listing the directory.
     pub fn files(&self) -> Result<Vec<DatabaseFile>> {
         self.state().files()
     }
 
-    /// Reads the database again if it has changed. Returns whether it had. Ranges go on showing what they were made of.
+    /// Reads the database again if it has changed. Returns whether it had. Existing ranges keep showing the old
+    /// contents.
     ///
-    /// Costs a look at CURRENT, the MANIFEST and the directory, or what opening costs. Open tables stay open.
+    /// Checks CURRENT, the MANIFEST and the directory; if they have changed, costs what opening costs. Open tables stay
+    /// open.
     ///
     /// # Errors
     ///
-    /// As [`open_read_only`](Database::open_read_only); the contents are those from before then.
+    /// Same as [`open_read_only`](Database::open_read_only); the contents are then unchanged.
     pub fn refresh(&self) -> Result<bool> {
         let has_changed = !self.state().is_up_to_date()?;
         if has_changed {
@@ -202,13 +204,13 @@ impl Database {
         Ok(has_changed)
     }
 
-    /// Opens all tables, and keeps them open until the next [`refresh`](Database::refresh), whatever
-    /// [`max_open_tables`](DatabaseOptions::max_open_tables) says. Ranges over a pinned database end well beside a writer: on Unix,
-    /// a table that is open stays readable after its removal.
+    /// Opens all tables, and keeps them open until the next [`refresh`](Database::refresh), regardless of
+    /// [`max_open_tables`](DatabaseOptions::max_open_tables). Ranges over a pinned database cannot fail because of a writer: on
+    /// Unix, an open table stays readable after its removal.
     ///
     /// # Errors
     ///
-    /// As [`get`](Database::get).
+    /// Same as [`get`](Database::get).
     pub fn pin(&self) -> Result<()> {
         self.with_state(|state| {
             for table in state.runs.iter().flatten() {
@@ -224,7 +226,7 @@ impl DatabaseOptions {
     ///
     /// # Errors
     ///
-    /// As [`Database::open_read_only`], and [`ErrorKind::Comparator`] if the MANIFEST names another order than
+    /// Same as [`Database::open_read_only`], and [`ErrorKind::Comparator`] if the MANIFEST names another order than
     /// [`comparator`](DatabaseOptions::comparator).
     pub fn open_read_only(&self, dir: impl AsRef<Path>) -> Result<Database> {
         self.open_in(FileSystem::at(dir.as_ref()))
@@ -234,13 +236,13 @@ impl DatabaseOptions {
     /// is lost or damaged. Opens every table.
     ///
     /// The newest version of each key wins, by sequence number. Files that the lost MANIFEST no longer listed count as well, so
-    /// keys may appear that were deleted; [`Recovery::without_manifest`](crate::Recovery::without_manifest) is set. The order is
+    /// deleted keys may reappear; [`Recovery::without_manifest`](crate::Recovery::without_manifest) is set. The order is
     /// bytewise unless [`comparator`](DatabaseOptions::comparator) says otherwise. With
     /// [`skip_damaged`](DatabaseOptions::skip_damaged), tables that cannot be opened are left out.
     ///
     /// # Errors
     ///
-    /// Those of listing the directory, of reading a log, and of opening a table.
+    /// Errors of listing the directory, of reading a log, and of opening a table.
     pub fn open_without_manifest(&self, dir: impl AsRef<Path>) -> Result<Database> {
         let dir = FileSystem::at(dir.as_ref());
         State::read_without_manifest(&dir, self).map(Database::new)

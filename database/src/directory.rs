@@ -1,4 +1,4 @@
-//! The files of a database's directory: what they are, which of them count, and what CURRENT names.
+//! The files of a database's directory: their kinds, which of them count, and the MANIFEST in CURRENT.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ pub(crate) const WITHOUT_MANIFEST: &str = "open_without_manifest reads what tabl
 
 const CHANGED: &str = "the writer has removed the file or replaced the database: try again, pin the database before, or read a copy";
 
-/// What a file of a database is, by its name; see [`Database::files`](crate::Database::files).
+/// The kind of a file of a database, from its name; see [`Database::files`](crate::Database::files).
 ///
 /// ```
 /// use leveltable_database::FileKind;
@@ -33,12 +33,12 @@ pub enum FileKind {
     Log,
     /// `000005.ldb`, or `.sst` as LevelDB before 1.14 named tables.
     Table,
-    /// Anything else: `LOCK`, which a writer holds, `LOG`, which people read, `000007.dbtmp`, and files that are not LevelDB's.
+    /// Anything else: `LOCK`, which a writer holds, `LOG`, a text for people, `000007.dbtmp`, and files that are not LevelDB's.
     Other,
 }
 
 impl FileKind {
-    /// What the file called `name` is, and its number if its name has one.
+    /// The kind of the file called `name`, and the number in its name, if there is one.
     pub fn of(name: &str) -> (FileKind, Option<u64>) {
         let (kind, digits) = match (name, name.strip_prefix("MANIFEST-"), name.split_once('.')) {
             ("CURRENT", ..) => return (FileKind::Current, None),
@@ -65,7 +65,7 @@ pub(crate) fn name_of(path: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Names and bytes of the files in `dir`. Those that vanish meanwhile are left out.
+/// Names and sizes of the files in `dir`. Files that vanish meanwhile are left out.
 pub(crate) fn list(dir: &dyn Directory) -> Result<BTreeMap<String, Option<u64>>> {
     let files = dir.list();
     let files = files.map_err(|error| failed("listing the directory", error, dir.path()))?;
@@ -73,13 +73,13 @@ pub(crate) fn list(dir: &dyn Directory) -> Result<BTreeMap<String, Option<u64>>>
     Ok(files.into_iter().map(file).collect())
 }
 
-/// The error of a database that changed while it was read. Seen by ranges under way, which cannot start over; by others only if
-/// this happens each time they read the database again.
+/// The error of a database that changed while it was read. Ranges in progress see it, since they cannot start over; others only
+/// if this happens each time they read the database again.
 pub(crate) fn changed(path: &Path) -> Error {
     Error::new(ErrorKind::Replaced, CHANGED).at_path(path)
 }
 
-/// What CURRENT points to: the MANIFEST, held open, which keeps its identity from being used again.
+/// The MANIFEST that CURRENT names, held open, so that its identity is not reused.
 pub(crate) struct Current {
     pub(crate) path: PathBuf,
     pub(crate) file: Arc<dyn ReadAt>,
@@ -117,7 +117,7 @@ impl Current {
         }
     }
 
-    /// Whether CURRENT still names this MANIFEST, and its name this file.
+    /// Whether CURRENT still names this MANIFEST, and the name still refers to this file.
     pub(crate) fn is_current(&self, dir: &dyn Directory) -> Result<bool> {
         match Current::open(dir) {
             Err(error) if error.kind() != ErrorKind::Io => Ok(false),
@@ -125,7 +125,7 @@ impl Current {
         }
     }
 
-    /// Bytes of the MANIFEST, which grows.
+    /// Size of the MANIFEST, which grows.
     pub(crate) fn len(&self) -> Result<u64> {
         let len = self.file.size();
         len.map_err(|error| failed("reading the MANIFEST", error, &self.path))
@@ -135,7 +135,7 @@ impl Current {
 /// More bytes than any name of a MANIFEST has.
 const NAME_LEN: u64 = 1000;
 
-/// The name of the MANIFEST that CURRENT names.
+/// The name of the MANIFEST in CURRENT.
 fn read_current(dir: &dyn Directory) -> Result<String> {
     let text = match dir.read("CURRENT", NAME_LEN) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(no_database(dir)?),
@@ -152,7 +152,7 @@ fn read_current(dir: &dyn Directory) -> Result<String> {
     Err(not_a_database(dir, &format!("{what}; {WITHOUT_MANIFEST}")))
 }
 
-/// The error of a directory without CURRENT, which says what it looks like.
+/// The error of a directory without CURRENT, which describes the directory.
 fn no_database(dir: &dyn Directory) -> Result<Error> {
     let files = list(dir)?;
     let has = |is_wanted: fn(&String) -> bool| files.keys().any(is_wanted);

@@ -8,21 +8,22 @@ use crate::directory::{FileKind, file_name, list, name_of};
 use crate::record::TableMetadata;
 use crate::state::State;
 
-/// A file of a database's directory, or one that should be there; returned by [`Database::files`](crate::Database::files).
+/// A file of a database's directory, or one that is missing there; returned by
+/// [`Database::files`](crate::Database::files).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DatabaseFile {
-    /// Its name.
+    /// The file's name.
     pub name: String,
-    /// What it is, by its name.
+    /// The file's kind, from its name.
     pub kind: FileKind,
     /// The number in its name.
     pub number: Option<u64>,
-    /// Its size in bytes; `None` if it is not there.
+    /// The file's size in bytes; `None` if the file is missing.
     pub bytes: Option<u64>,
     /// Whether it counts.
     pub state: FileState,
-    /// The level, and what the MANIFEST says of the table, if it lists it.
+    /// The table's level and its entry in the MANIFEST, if it is listed.
     pub listed: Option<(u32, TableMetadata)>,
 }
 
@@ -31,9 +32,9 @@ pub struct DatabaseFile {
 pub enum FileState {
     /// Part of the database.
     Live,
-    /// Listed, and not there.
+    /// Listed, but missing.
     Missing,
-    /// It was part of the database, and its contents are elsewhere now: a writer would have removed it.
+    /// No longer part of the database, since its contents are elsewhere now: a writer would have removed it.
     Obsolete,
     /// A table or a log that the MANIFEST does not know. LevelDB deletes such files when it opens the database.
     Orphan,
@@ -42,7 +43,7 @@ pub enum FileState {
 }
 
 impl State {
-    /// The files of the directory, and those that are listed and not there.
+    /// The files of the directory, and those that are listed and missing.
     pub(crate) fn files(&self) -> Result<Vec<DatabaseFile>> {
         let (mut names, listed) = (list(&*self.dir)?, &self.version.tables);
         let found: HashSet<_> = names.keys().map(|name| FileKind::of(name)).collect();

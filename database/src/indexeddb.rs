@@ -1,6 +1,6 @@
 //! `idb_cmp1`, the order of the IndexedDB databases of Chrome and Electron.
 //!
-//! User keys are tuples there: a database, an object store and an index, and then a key of JavaScript. Numbers among them are
+//! User keys are tuples: a database, an object store and an index, and then a JavaScript key. Numbers in them are
 //! little-endian, so that they are not in bytewise order. Chromium describes the encoding in
 //! `content/browser/indexed_db/docs/leveldb_coding_scheme.md`.
 
@@ -11,9 +11,9 @@ use leveltable::{BytewiseComparator, Comparator};
 
 use crate::record::Decoder;
 
-/// The order of Chromium's IndexedDB, `idb_cmp1`. Found by its name where a MANIFEST names it.
+/// The order of Chromium's IndexedDB, `idb_cmp1`. It is used automatically where a MANIFEST names it.
 ///
-/// A table without its MANIFEST is opened with it:
+/// A table without its MANIFEST can be opened with it:
 ///
 /// ```no_run
 /// use leveltable::OpenOptions;
@@ -30,8 +30,8 @@ impl Comparator for IndexedDbComparator {
         "idb_cmp1"
     }
 
-    /// Compares what the keys mean. Any bytes must have a place, so keys that mean nothing come last, in bytewise order; and
-    /// different encodings of one meaning are told apart by their bytes.
+    /// Compares the decoded keys. Any bytes must have a place, so keys that cannot be decoded come last, in bytewise order;
+    /// and different encodings of one key are ordered by their bytes.
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         let (of_a, of_b) = (meaning(a), meaning(b));
         let by_meaning = of_b.is_some().cmp(&of_a.is_some());
@@ -52,19 +52,19 @@ pub fn is_indexed_db_key(key: &[u8]) -> bool {
     meaning(key).is_some()
 }
 
-/// Arrays within arrays are followed so far.
+/// Maximum depth of arrays within arrays.
 const MAX_NESTED: u32 = 32;
 
-/// Comes before the types of keys of JavaScript, which are from 1 on.
+/// Comes before the types of JavaScript keys, which begin at 1.
 const END: u8 = 0;
 
-/// What a key means, as bytes whose order is that of the keys: numbers are big-endian, strings have an end that sorts first.
+/// The decoded key, as bytes whose order is that of the keys: numbers are big-endian, strings have an end that sorts first.
 fn meaning(key: &[u8]) -> Option<Vec<u8>> {
     let mut key = Key {
         payload: Decoder { rest: key },
         meaning: Vec::with_capacity(2 * key.len() + 24),
     };
-    // Three lengths, each less one: of three bits, three bits and two.
+    // Three lengths, each minus one: of three bits, three bits and two.
     let [lengths] = key.payload.array()?;
     let database = key.id(lengths >> 5)?;
     let object_store = key.id(lengths >> 2 & 7)?;
@@ -72,7 +72,7 @@ fn meaning(key: &[u8]) -> Option<Vec<u8>> {
     match (database, object_store, index) {
         (_, 0, 0) => key.metadata(database == 0)?,
         (_, _, 1..=3) => key.value(MAX_NESTED)?,
-        // An index: its key, and the primary key after a sequence number, which is always 0 now.
+        // An index: its key, then a sequence number, which is always 0 now, then the primary key.
         _ => {
             key.value(MAX_NESTED)?;
             if let Some(sequence) = key.payload.number() {
@@ -88,14 +88,14 @@ fn meaning(key: &[u8]) -> Option<Vec<u8>> {
 }
 
 struct Key<'k> {
-    /// What is to be read.
+    /// The rest of the key.
     payload: Decoder<'k>,
     meaning: Vec<u8>,
 }
 
 impl Key<'_> {
-    /// What follows the prefix of metadata: a type, and then numbers, names and types. What transactions have yet to undo or to
-    /// clean up is in bytewise order.
+    /// The part after the prefix of a metadata key: a type, and then numbers, names and types. Keys that transactions have yet
+    /// to undo or to clean up are in bytewise order.
     fn metadata(&mut self, is_global: bool) -> Option<()> {
         let [kind] = self.payload.array()?;
         self.meaning.push(kind);
@@ -120,7 +120,7 @@ impl Key<'_> {
         Some(())
     }
 
-    /// A key of JavaScript: numbers come before dates, these before strings, binary data and arrays.
+    /// A JavaScript key: numbers come before dates, then strings, binary data and arrays.
     fn value(&mut self, nested: u32) -> Option<()> {
         let [kind] = self.payload.array()?;
         let place = [1, 4, 3, 2, 6, 0, 5].get(usize::from(kind))?;
@@ -147,7 +147,7 @@ impl Key<'_> {
         Some(())
     }
 
-    /// A length in units, and as many: bytes, or UTF-16 in big-endian order, so that its bytes are in the order of its code units.
+    /// A length in units, and that many units: bytes, or UTF-16 in big-endian order, so that bytes are in the order of code units.
     fn string(&mut self, unit: u64) -> Option<()> {
         let units = self.payload.number()?;
         for &byte in self.payload.take(units.checked_mul(unit)?)? {
@@ -158,11 +158,11 @@ impl Key<'_> {
         Some(())
     }
 
-    /// As little-endian machines write it. Not a number has no place in the order, and 0 and -0 have one.
+    /// As little-endian machines store it. NaN has no place in the order, and 0 and -0 are equal.
     fn double(&mut self) -> Option<()> {
         let number = f64::from_le_bytes(self.payload.array()?) + 0.0;
         let bits = number.to_bits();
-        // Of negative numbers all bits are flipped, of others the sign.
+        // For negative numbers, all bits are flipped, for others the sign bit.
         let flipped = (bits as i64 >> 63) as u64 | 1 << 63;
         self.meaning.extend((bits ^ flipped).to_be_bytes());
         (!number.is_nan()).then_some(())

@@ -17,7 +17,7 @@
 //! |---|---|
 //! | live contents | [`Database`]: [`get`](Database::get), [`get_many`](Database::get_many), [`range`](Database::range), [`prefix`](Database::prefix) |
 //! | order, damage, caches | [`DatabaseOptions`] |
-//! | what a writer died with, or is still writing | [`Database::recovery`] |
+//! | unfinished ends of logs | [`Database::recovery`] |
 //! | beside a writer | [`Database::refresh`], [`Database::pin`] |
 //! | old versions of a key, and where they lie | [`Database::history`], [`Database::history_range`] |
 //! | the files, and which of them count | [`Database::files`] |
@@ -56,7 +56,7 @@ pub use walk::{DatabaseRange, HistoryEntries, HistoryEntry, VersionState};
 #[doc(hidden)]
 pub mod sister_crates {
     //! For the other crates of the workspace, which are released together with this one, and for tests: databases in directories of
-    //! any kind. May change at any time.
+    //! any kind. They may change at any time.
 
     use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! LevelDB's log format, of logs and MANIFESTs: records in blocks of 32 KiB. Reading a file as a whole, and what was passed over.
+//! LevelDB's log format, used for logs and MANIFESTs: records in blocks of 32 KiB. Also reads whole files, and reports what was
+//! skipped.
 //!
 //! ```text
 //! block     fragment*  zeros, if fewer than 7 bytes are left
@@ -30,60 +31,60 @@ const FIRST: u8 = 2;
 const MIDDLE: u8 = 3;
 const LAST: u8 = 4;
 
-/// Bytes that a reader checks in all in search of fragments after damage. A file made for it could otherwise take the square of
-/// the block's length for each block.
+/// Total number of bytes that a reader checks in search of fragments after damage. A crafted file could otherwise take the
+/// square of the block's length for each block.
 const MAX_SEARCHED: usize = 1 << 30;
 
-/// What a [`LogReader`] finds next in a file.
+/// An item that a [`LogReader`] finds in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogItem {
-    /// A record, all of whose checksums are right.
+    /// A record, all of whose checksums are correct.
     Record(LogRecord),
-    /// Bytes that are no record.
+    /// Bytes that are not a record.
     Gap(Gap),
 }
 
 /// A record of a log or MANIFEST, as a [`LogReader`] returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogRecord {
-    /// Offset in the file where its first fragment begins.
+    /// Offset in the file of its first fragment.
     pub offset: u64,
-    /// Its bytes, the fragments put together: a [`Batch`] in a log, an [`Edit`](crate::Edit) in a MANIFEST.
+    /// Its bytes, with the fragments joined: a [`Batch`] in a log, an [`Edit`](crate::Edit) in a MANIFEST.
     pub payload: Vec<u8>,
 }
 
-/// Bytes of a log or MANIFEST that are no record, as a [`LogReader`] returns them.
+/// Bytes of a log or MANIFEST that are not a record, as a [`LogReader`] returns them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gap {
-    /// What they are.
+    /// The kind of gap.
     pub kind: GapKind,
-    /// Offset in the file where they begin: the start of a record.
+    /// Offset in the file at which the gap begins: the start of a record.
     pub offset: u64,
     /// Number of bytes.
     pub bytes: u64,
     /// What a sound file would have there.
     pub expected: String,
-    /// What is there.
+    /// What is there instead.
     pub found: String,
-    /// Whether a crash leaves such an end of a file: a record that runs past it, or nothing but zeros.
+    /// Whether a crash can leave such an end of a file: a record that extends past it, or only zeros.
     pub is_cut: bool,
 }
 
-/// What the bytes of a [`Gap`] are.
+/// The kind of bytes in a [`Gap`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GapKind {
-    /// The end of a file whose writer died, or is still writing: no fragment with a right checksum comes after it.
+    /// The end of a file whose writer died, or is still writing: no fragment with a correct checksum comes after it.
     Torn,
     /// Zeros from a fragment's place to the end of its block or further: space that a writer allocated and did not use, or that
     /// a crash left.
     Zeros,
-    /// Something was there, since sound fragments come later.
+    /// Damage, since sound fragments come later.
     Damaged,
 }
 
-/// Reads a log or a MANIFEST: its records, and whatever lies between them.
+/// Reads a log or a MANIFEST: its records, and everything between them.
 ///
-/// The reader never fails because of what the file says: damage is an item, and the next item is the first record that begins
+/// The contents of the file never make the reader fail: damage is an item, and the next item is the first record that begins
 /// after it. Holds one block and one record in memory.
 ///
 /// ```no_run
@@ -106,11 +107,11 @@ pub struct LogReader<R> {
     block: Vec<u8>,
     /// Offset of the block in the file.
     block_offset: u64,
-    /// Within the block.
+    /// The reader's position within the block.
     at: usize,
     /// Whether the file ends in this block.
     is_last: bool,
-    /// What is left of [`MAX_SEARCHED`].
+    /// The rest of [`MAX_SEARCHED`].
     may_search: usize,
 }
 
@@ -149,7 +150,7 @@ impl<R: Read> LogReader<R> {
     fn read_item(&mut self) -> io::Result<Option<LogItem>> {
         let (mut begun, mut payload) = (None, Vec::new());
         loop {
-            // The end of a block has no room for a header.
+            // The end of a block is too short for a header.
             while self.rest().len() < HEADER_LEN && !self.is_last {
                 self.next_block()?;
             }
@@ -173,7 +174,8 @@ impl<R: Read> LogReader<R> {
         self.block.get(self.at..).unwrap_or_default()
     }
 
-    /// Type, stored checksum and place of the payload of a fragment at the reader's place; `None` if it does not fit the block.
+    /// Type, stored checksum and payload range of the fragment at the reader's position; `None` if it does not fit into the
+    /// block.
     fn header(&self) -> Option<(u8, u32, Range<usize>)> {
         let &[a, b, c, d, low, high, kind] = self.rest().first_chunk()?;
         let start = self.at + HEADER_LEN;
@@ -181,13 +183,13 @@ impl<R: Read> LogReader<R> {
         (end <= self.block.len()).then_some((kind, u32::from_le_bytes([a, b, c, d]), start..end))
     }
 
-    /// The checksum of a type and the payload after it, masked as those of blocks are.
+    /// The checksum of a type and the payload after it, masked like those of blocks.
     fn masked_crc(&self, payload: Range<usize>) -> Option<u32> {
         let covered = self.block.get(payload.start - 1..payload.end)?;
         Some(mask(crc32c(covered)))
     }
 
-    /// Type and place of the payload of the fragment at the reader's place, if its type is known and its checksum right.
+    /// Type and payload range of the fragment at the reader's position, if its type is known and its checksum correct.
     fn fragment(&self) -> Option<(u8, Range<usize>)> {
         let (kind, stored, payload) = self.header()?;
         let is_known = (FULL..=LAST).contains(&kind);
@@ -195,7 +197,7 @@ impl<R: Read> LogReader<R> {
         is_sound.then_some((kind, payload))
     }
 
-    /// What is at the reader's place instead of the fragment that a record needs.
+    /// Describes what is at the reader's position instead of the fragment that a record needs.
     fn fault(&self) -> String {
         let Some((kind, stored, payload)) = self.header() else {
             return format!("{} bytes, too few for a fragment", self.rest().len());
@@ -210,7 +212,7 @@ impl<R: Read> LogReader<R> {
         format!("a fragment of type {kind} with checksum {stored:#010x}, not {computed:#010x}")
     }
 
-    /// There is no next block after an error.
+    /// After an error there is no next block.
     fn next_block(&mut self) -> io::Result<()> {
         self.block_offset += self.block.len() as u64;
         self.at = 0;
@@ -221,10 +223,10 @@ impl<R: Read> LogReader<R> {
         read.map(drop).inspect_err(|_| self.block.clear())
     }
 
-    /// Passes over bytes that are no record, from `offset` to the next start of one.
+    /// Skips bytes that are not a record, from `offset` to the next start of one.
     fn gap(&mut self, offset: u64, is_in_record: bool) -> io::Result<LogItem> {
         let (found, is_short) = (self.fault(), self.is_short());
-        // Another engine's records, of which there may be more, are no end that a writer did not finish.
+        // Records of another engine, of which more may follow, are not an unfinished end.
         let (mut is_damage, mut is_zeros) = (found.ends_with(FOREIGN), !is_in_record);
         loop {
             let from = self.at;
@@ -256,7 +258,7 @@ impl<R: Read> LogReader<R> {
         }))
     }
 
-    /// Whether the file ends within the fragment at the reader's place.
+    /// Whether the file ends within the fragment at the reader's position.
     fn is_short(&self) -> bool {
         let length = self.rest().get(4..6).and_then(|bytes| bytes.first_chunk());
         let length = length.map_or(0, |bytes| usize::from(u16::from_le_bytes(*bytes)));
@@ -264,8 +266,8 @@ impl<R: Read> LogReader<R> {
         self.is_last && end > self.block.len() && end <= BLOCK_LEN
     }
 
-    /// Where the damaged fragment at the reader's place ends by its own length, if a sound one, or the block's end, is there. (Its payload
-    /// may hold what looks like sound fragments.)
+    /// Where the damaged fragment at the reader's position ends by its own length, if a sound fragment or the block's end is there. (Its
+    /// payload may hold what looks like sound fragments.)
     fn end_of_damaged(&mut self) -> Option<usize> {
         let (FULL..=LAST, _, payload) = self.header()? else {
             return None;
@@ -282,7 +284,7 @@ impl<R: Read> LogReader<R> {
         (is_there && !payload.is_empty()).then_some(payload.end)
     }
 
-    /// Moves to the first sound fragment in what is left of the block, or to its end.
+    /// Moves to the first sound fragment in the rest of the block, or to the block's end.
     fn search(&mut self) -> Option<(u8, Range<usize>)> {
         if self.fragment().is_none()
             && let Some(end) = self.end_of_damaged()
@@ -303,7 +305,7 @@ impl<R: Read> LogReader<R> {
     }
 }
 
-/// Ends after an error, which is one of reading.
+/// Ends after an error, which is an error of reading.
 impl<R: Read> Iterator for LogReader<R> {
     type Item = io::Result<LogItem>;
 
@@ -312,7 +314,7 @@ impl<R: Read> Iterator for LogReader<R> {
     }
 }
 
-/// A file of one record.
+/// A file with one record.
 pub(crate) fn encode_record(payload: &[u8]) -> Vec<u8> {
     let mut file = Vec::new();
     let (mut rest, mut is_first) = (payload, true);
@@ -338,18 +340,19 @@ pub(crate) fn encode_record(payload: &[u8]) -> Vec<u8> {
     file
 }
 
-/// What opening a database read, and what it passed over; returned by [`Database::recovery`](crate::Database::recovery).
+/// What was read when a database was opened, and what was skipped; returned by
+/// [`Database::recovery`](crate::Database::recovery).
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Recovery {
-    /// Whether the contents are what tables and logs say, without a MANIFEST.
+    /// Whether the contents come from tables and logs, without a MANIFEST.
     pub without_manifest: bool,
     /// The logs that were read, in ascending order.
     pub logs: Vec<ReadLog>,
-    /// Names of files, and bytes of these logs and MANIFESTs that are no record: ends that a writer did not finish, zeros, and
-    /// damage that was left out with [`skip_damaged`](crate::DatabaseOptions::skip_damaged).
+    /// Names of files, and the bytes of these logs and MANIFESTs that are not records: unfinished ends, zeros, and damage that
+    /// was left out with [`skip_damaged`](crate::DatabaseOptions::skip_damaged).
     pub gaps: Vec<(String, Gap)>,
-    /// The log that the MANIFEST says is in use, if it is not there.
+    /// The log that is in use according to the MANIFEST, if it is missing.
     pub missing_log: Option<u64>,
     /// With [`skip_damaged`](crate::DatabaseOptions::skip_damaged) and without a MANIFEST: tables that were left out, and why.
     pub unreadable_tables: Vec<(String, Error)>,
@@ -361,9 +364,9 @@ pub struct Recovery {
 /// A log that was read; one of [`Recovery::logs`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReadLog {
-    /// Its number.
+    /// The log's number.
     pub number: u64,
-    /// Bytes up to where reading ended.
+    /// Number of bytes up to where reading ended.
     pub bytes: u64,
     /// Number of batches.
     pub batches: u64,
@@ -372,7 +375,7 @@ pub struct ReadLog {
 }
 
 impl Recovery {
-    /// What is not known of the contents because the MANIFEST was not read, and because other programs hold files; `None` if it was.
+    /// What is not known of the contents because the MANIFEST was not read and other programs hold files; `None` if it was read.
     /// [`DatabaseOptions::skip_held`](crate::DatabaseOptions::skip_held) leaves such files out.
     pub fn unknown(&self) -> Option<String> {
         let mut unknown = "which tables are obsolete, and so which keys were deleted".to_owned();
@@ -384,7 +387,7 @@ impl Recovery {
         self.without_manifest.then_some(unknown)
     }
 
-    /// Reads all items, and returns where they end. Passes each record to `take`. Notes torn ends and runs of zeros; damage, too,
+    /// Reads all items, and returns their end. Passes each record to `take`. Notes torn ends and runs of zeros, and also damage
     /// if it may be skipped.
     pub(crate) fn read(
         &mut self,
@@ -420,8 +423,8 @@ impl Recovery {
         Ok(items.offset())
     }
 
-    /// Reads a log that was listed to its end: it is still there unless the database has changed. Passes each change to `take`,
-    /// with the offset of its record.
+    /// Reads a listed log to its end: it is still there unless the database has changed. Passes each change to `take`, with the
+    /// offset of its record.
     pub(crate) fn read_log(
         &mut self,
         dir: &dyn Directory,
@@ -450,7 +453,7 @@ impl Recovery {
     }
 }
 
-/// Refuses what is found at an offset of a log or MANIFEST if another engine wrote it.
+/// Rejects what was found at an offset of a log or MANIFEST if another engine wrote it.
 pub fn check_foreign(section: Section, path: &Path, offset: u64, found: &str) -> Result<()> {
     if !found.ends_with(FOREIGN) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! How a database is opened.
+//! Options for opening a database.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use leveltable::{Comparator, OpenOptions};
 #[cfg(doc)]
 use crate::Database;
 
-/// How a database is opened.
+/// Options for opening a database.
 ///
 /// ```no_run
 /// use leveltable::{BlockCache, OpenOptions};
@@ -34,34 +34,35 @@ pub struct DatabaseOptions {
 }
 
 impl DatabaseOptions {
-    /// The comparator that the MANIFEST names, the shared cache of 32 MiB, up to 500 open tables, damage is an error.
+    /// The comparator named in the MANIFEST, the shared cache of 32 MiB, up to 500 open tables, damage is an error.
     pub fn new() -> DatabaseOptions {
         DatabaseOptions::default()
     }
 
-    /// The order of the user keys, where it is not one that this crate knows: [`BytewiseComparator`](leveltable::BytewiseComparator) and
-    /// [`IndexedDbComparator`](crate::IndexedDbComparator) are found by the name in the MANIFEST. Opening a database that names another order fails.
-    /// By default, a database in an order that is not known can only be walked.
+    /// The order of the user keys, if it is not built in: [`BytewiseComparator`](leveltable::BytewiseComparator) and
+    /// [`IndexedDbComparator`](crate::IndexedDbComparator) are found by the name in the MANIFEST. Opening a database that names another
+    /// order fails. By default, a database in an unknown order can only be walked.
     pub fn comparator(mut self, comparator: impl Comparator + 'static) -> DatabaseOptions {
         self.comparator = Some(Arc::new(comparator));
         self
     }
 
-    /// How tables are opened and read: filter policies, caches. By default as by [`OpenOptions::new`]. Its comparator is not used.
+    /// Options for opening and reading tables: filter policies, caches. The default is [`OpenOptions::new`]. Its comparator is not
+    /// used.
     pub fn tables(mut self, options: OpenOptions) -> DatabaseOptions {
         self.tables = options;
         self
     }
 
-    /// How many tables may be open at a time, each with its index and filter in memory; at least 1, and 500 by default. Ranges keep
-    /// those open that they are in.
+    /// Maximum number of open tables, each with its index and filter in memory; at least 1, and 500 by default. Ranges keep their
+    /// current tables open.
     pub fn max_open_tables(mut self, most: usize) -> DatabaseOptions {
         self.max_open_tables = Some(most.max(1));
         self
     }
 
-    /// Leaves out damaged records of logs instead of failing; [`Database::recovery`] then says which. What they set is missing,
-    /// and what they deleted or replaced appears again. `false` by default.
+    /// Leaves out damaged records of logs instead of failing; [`Database::recovery`] then says which. Values that they set are
+    /// missing, and values that they deleted or replaced reappear. `false` by default.
     pub fn skip_damaged(mut self, yes: bool) -> DatabaseOptions {
         self.skip_damaged = yes;
         self

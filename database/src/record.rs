@@ -1,17 +1,18 @@
-//! Decoding the records of logs, write batches, and those of MANIFESTs, version edits. Their bytes may say anything.
+//! Decodes the records of logs (write batches) and of MANIFESTs (version edits). Their bytes are untrusted.
 
 use bytes::Bytes;
 use leveltable::db::{DbEntry, InternalKey, MAX_SEQUENCE, Version};
 use leveltable::sister_crates::{get_varint64, put_varint, user_key};
 use leveltable::{Corruption, Section};
 
-/// LevelDB has levels 0 to 6, goleveldb more where they fill up.
+/// LevelDB has levels 0 to 6; goleveldb adds more when they fill up.
 const MAX_LEVEL: u64 = 63;
 
-/// Ends what is found where RocksDB or Pebble wrote it. What a file holds is in quotes before it, and so cannot claim that.
+/// Ends the description of a find by RocksDB or Pebble. The contents of a file are quoted before it, and so cannot imitate
+/// it.
 pub(crate) const FOREIGN: &str = ", as RocksDB and Pebble write";
 
-/// What is left of a payload.
+/// The rest of a payload.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Decoder<'a> {
     pub(crate) rest: &'a [u8],
@@ -34,7 +35,7 @@ impl<'a> Decoder<'a> {
         self.take(len as u64).map(|_| number)
     }
 
-    /// A length and as many bytes.
+    /// A length and that many bytes.
     fn string(&mut self) -> Option<&'a [u8]> {
         let len = self.number()?;
         self.take(len)
@@ -61,7 +62,7 @@ impl<'a> Decoder<'a> {
         Some(DbEntry::new(user_key, sequence, version))
     }
 
-    /// What is here in place of what is expected. Its offset is one within `payload`.
+    /// Describes what is here instead of what is expected. The offset is relative to `payload`.
     fn defect(self, payload: &[u8], section: Section, expected: &str, hint: &str) -> Corruption {
         let (first, _) = self.rest.split_at(self.rest.len().min(20));
         let found = format!("\"{}\"{hint}", first.escape_ascii());
@@ -84,12 +85,12 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Checks all of a log record's payload, and copies its keys and values. Takes some 80 bytes for each change, and their copies;
-    /// [`LogReader`](crate::LogReader) has an example.
+    /// Checks the whole payload of a log record, and copies its keys and values. Takes some 80 bytes for each change, plus the
+    /// copies; [`LogReader`](crate::LogReader) has an example.
     ///
     /// # Errors
     ///
-    /// Where it is no batch of LevelDB's, by an offset within the payload.
+    /// The place where it is not a batch of LevelDB's, as an offset within the payload.
     pub fn parse(payload: &[u8]) -> Result<Batch, Corruption> {
         let mut rest = Decoder { rest: payload };
         let defect = |at: Decoder<'_>, expected: &str, hint: &str| {
@@ -119,7 +120,7 @@ impl Batch {
     }
 }
 
-/// A version edit: what a flush, a compaction or an opening changed.
+/// A version edit: the changes of a flush, a compaction or an opening.
 ///
 /// ```text
 /// 1 comparator's name     2 log number         3 next file number      4 last sequence
@@ -127,15 +128,15 @@ impl Batch {
 /// 7 level number size smallest largest (new file, with internal keys)  9 previous log number
 /// ```
 ///
-/// Tags and numbers are varints, names and keys have their length before them.
+/// Tags and numbers are varints; names and keys are preceded by their length.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Edit {
     /// The comparator's name.
     pub comparator: Option<Vec<u8>>,
-    /// Logs with smaller numbers are in tables.
+    /// The changes of logs with smaller numbers are in tables.
     pub log_number: Option<u64>,
-    /// A log that counts in spite of its number. 0 for none.
+    /// A log that counts in spite of its number; 0 for none.
     pub prev_log_number: Option<u64>,
     /// No file has this number or a larger one.
     pub next_file_number: Option<u64>,
@@ -172,7 +173,7 @@ impl TableMetadata {
     }
 }
 
-/// Appends a length and as many bytes.
+/// Appends a length and the bytes.
 fn put_string(dst: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(dst, bytes.len() as u64);
     dst.extend_from_slice(bytes);
@@ -183,15 +184,15 @@ impl Edit {
     ///
     /// # Errors
     ///
-    /// Where it is no version edit of LevelDB's, by an offset within the payload: a tag that LevelDB does not have, or bytes that
-    /// end too early.
+    /// The place where it is not a version edit of LevelDB's, as an offset within the payload: a tag that LevelDB does not have,
+    /// or bytes that end too early.
     pub fn parse(payload: &[u8]) -> Result<Edit, Corruption> {
         let mut edit = Edit::default();
         edit.read(payload)?;
         Ok(edit)
     }
 
-    /// Decodes a payload on top of what earlier ones said.
+    /// Decodes a payload, and adds its fields to those of earlier ones.
     pub(crate) fn read(&mut self, payload: &[u8]) -> Result<(), Corruption> {
         let mut rest = Decoder { rest: payload };
         while !rest.rest.is_empty() {

@@ -1,4 +1,4 @@
-//! What a database holds at a moment: its tables by levels, and the changes in its logs. Opening tables, and looking keys up.
+//! The state of a database at a moment: its tables by levels, and the changes in its logs. Opens tables, and looks up keys.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -23,38 +23,38 @@ use crate::options::DatabaseOptions;
 use crate::record::{Edit, TableMetadata};
 use crate::storage::{Directory, Sequential, failed};
 
-/// Bytes of keys and values of a table that is sorted in memory.
+/// Limit for the keys and values of a table that is sorted in memory, in bytes.
 const MAX_SORTED_BYTES: usize = 256 << 20;
 
-/// Tables of a level in the order of their keys, which do not overlap: all of a level, or a single one of level 0, or of any level
-/// if the order is not known.
+/// Tables in the order of their keys, which do not overlap: a whole level, or a single table of level 0, or of any level if the
+/// order is not known.
 pub(crate) type Run = Vec<Arc<ListedTable>>;
 
-/// A table that the MANIFEST lists. Or what logs hold, the newest version of each key, as a table in memory of number 0, which no
-/// file has.
+/// A table listed in the MANIFEST. Or the newest version of each key in the logs, as a table in memory with the number 0, which
+/// no file has.
 #[derive(Debug)]
 pub(crate) struct ListedTable {
     pub(crate) level: u32,
     pub(crate) file: TableMetadata,
-    /// Keeps it open as long as the state: once it is pinned, or open and all tables may be.
+    /// Keeps the table open as long as the state: if it is pinned, or if all tables may be open.
     pub(crate) kept: OnceLock<DbTable>,
 }
 
 /// The bounds of a walk.
 pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// What all edits of a MANIFEST amount to.
+/// The result of all edits of a MANIFEST.
 #[derive(Debug, Default)]
 pub(crate) struct Version {
-    /// What was stated last, without the tables.
+    /// The latest value of each field, without the tables.
     pub(crate) stated: Edit,
-    /// By number.
+    /// The tables, by number.
     pub(crate) tables: BTreeMap<u64, Arc<ListedTable>>,
-    /// Numbers of tables that were listed once.
+    /// Numbers of tables that were once listed.
     pub(crate) deleted: BTreeSet<u64>,
     /// Bytes of the MANIFEST that were read.
     pub(crate) bytes: u64,
-    /// Those of them that are no record.
+    /// Those bytes that are not records.
     pub(crate) gaps: Vec<(String, Gap)>,
 }
 
@@ -103,36 +103,36 @@ impl Version {
     }
 }
 
-/// What a database holds at a moment. Never changes; reading on means making another.
+/// The state of a database at a moment. Immutable; reading on makes a new one.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) dir: Arc<dyn Directory>,
     pub(crate) options: DatabaseOptions,
     /// `None` if the database was opened without a MANIFEST.
     pub(crate) current: Option<Current>,
-    /// What the MANIFEST says. Without one, the tables that are there.
+    /// The contents of the MANIFEST. Without one, the tables that are there.
     pub(crate) version: Version,
     /// The comparator's name.
     pub(crate) order_name: String,
-    /// If that is not known, an order that tells keys apart.
+    /// An order that distinguishes keys, if that name is not known.
     pub(crate) order: Arc<dyn Comparator>,
-    /// Whether `order` is the one of that name.
+    /// Whether `order` is the order of that name.
     pub(crate) is_known: bool,
     /// Whether that is LevelDB's default.
     pub(crate) is_bytewise: bool,
-    /// The logs, as a table in memory, and the tables from the lowest level to the highest.
+    /// The logs, as a table in memory, then the tables from the lowest level to the highest.
     pub(crate) runs: Vec<Run>,
     pub(crate) last_sequence: u64,
     pub(crate) recovery: Recovery,
     pub(crate) open_tables: Arc<TableCache<u64, DbTable>>,
 }
 
-/// So often is something tried: within half a second or more, since a writer may flush every few milliseconds.
+/// Number of attempts: these take half a second or more, since a writer may flush every few milliseconds.
 const ATTEMPTS: u64 = 100;
 
-/// Does something again, a bounded number of times, while it fails because the database has changed meanwhile. It fails in the end
-/// only if each time a flush falls into the reading of the logs, or a compaction between that and the opening of its tables. Tables that
-/// are open stay so: the sooner it tries again, the fewer are new.
+/// Repeats `work` a bounded number of times while it fails because the database has changed meanwhile. It fails in the end only if each
+/// time a flush happens while the logs are read, or a compaction between that and the opening of its tables. Open tables stay open: the
+/// sooner it tries again, the fewer are new.
 pub(crate) fn retry<T>(mut work: impl FnMut(u64) -> Result<T>) -> Result<T> {
     for attempt in 1..ATTEMPTS {
         match work(attempt) {
@@ -146,12 +146,14 @@ pub(crate) fn retry<T>(mut work: impl FnMut(u64) -> Result<T>) -> Result<T> {
 impl State {
     /// Reads the database in `dir` by its MANIFEST.
     ///
-    /// Fails with [`ErrorKind::Replaced`] if what was read may not fit together: a memtable became a table in between.
+    /// Fails with [`ErrorKind::Replaced`] if the parts that were read may not fit together: a memtable became a table
+    /// in between.
     pub(crate) fn read(dir: &Arc<dyn Directory>, options: &DatabaseOptions) -> Result<State> {
         let current = Current::open(&**dir)?;
         let mut state = State::new(dir, options, Version::read(&current)?, false)?;
-        // The logs were read between two looks at the MANIFEST. Those that have become tables since are read twice, which changes
-        // nothing, and of compactions the newer result is as good. Only a log that is too new to have been read would be missed.
+        // The logs were read between two reads of the MANIFEST. Logs that have become tables since are read twice, which changes
+        // nothing, and the newer result of a compaction is as good as the old. Only a log that is too new to have been read would
+        // be missed.
         let first_log = state.version.stated.log_number;
         let last_read = state.recovery.logs.last().map(|log| log.number);
         if current.len()? != state.version.bytes {
@@ -162,7 +164,7 @@ impl State {
         if is_missed || !current.is_current(&**dir)? {
             return Err(changed(dir.path()));
         }
-        // Of logs that became tables before they were looked for, only the MANIFEST tells.
+        // If logs became tables before the directory was listed, only the MANIFEST has their sequence numbers.
         let last_sequence = stated.last_sequence.unwrap_or(0);
         state.last_sequence = state.last_sequence.max(last_sequence);
         state.current = Some(current);
@@ -200,8 +202,8 @@ impl State {
         state.with_runs()
     }
 
-    /// Reads logs to their ends, one after the other: what a log shows was written after all of those before it. `skip_held` leaves out
-    /// those that another program holds.
+    /// Reads logs to their ends, one after another: what a log contains was written after all earlier logs. `skip_held` leaves out logs
+    /// that another program holds.
     fn new(
         dir: &Arc<dyn Directory>,
         options: &DatabaseOptions,
@@ -224,7 +226,7 @@ impl State {
         }
         let mut last_sequence = version.stated.last_sequence.unwrap_or(0);
         let (mut recovery, mut newest) = (Recovery::default(), HashMap::<Bytes, DbEntry>::new());
-        // Listed once, before any is read.
+        // Listed once, before any log is read.
         for (_, _, name) in needed_logs(&**dir, &version)? {
             let read = recovery.read_log(&**dir, &name, options.skip_damaged, |entry, _| {
                 last_sequence = last_sequence.max(entry.sequence);
@@ -262,7 +264,7 @@ impl State {
         })
     }
 
-    /// Adds the listed tables, sorted into runs. Fails with two that overlap in a level from 1 on.
+    /// Adds the listed tables, sorted into runs. Fails if two tables overlap in a level from 1 on.
     fn with_runs(mut self) -> Result<State> {
         self.recovery.gaps.append(&mut self.version.gaps);
         let order = InternalKeyComparator::new(self.order.clone());
@@ -285,7 +287,7 @@ impl State {
         Ok(self)
     }
 
-    /// The order, for what cannot do without it.
+    /// The order, or an error if it is not known.
     pub(crate) fn known_order(&self) -> Result<&dyn Comparator> {
         if self.is_known {
             return Ok(&*self.order);
@@ -295,7 +297,7 @@ impl State {
         Err(Error::new(ErrorKind::Comparator, message).at_path(self.dir.path()))
     }
 
-    /// Whether reading again would lead to the same state.
+    /// Whether reading again would give the same state.
     pub(crate) fn is_up_to_date(&self) -> Result<bool> {
         let Some(current) = &self.current else {
             return Ok(true);
@@ -324,8 +326,8 @@ impl State {
         }
     }
 
-    /// Returns the newest version of `key`: that of the logs and of level 0 with the highest sequence number (in a repaired
-    /// database, all tables are there, and their numbers say nothing), or else the first in the other levels.
+    /// Returns the newest version of `key`: the one in the logs and level 0 with the highest sequence number (in a repaired
+    /// database, all tables are in level 0, and their numbers say nothing), or else the first in the other levels.
     pub(crate) fn find(&self, key: &[u8]) -> Result<Option<DbEntry>> {
         self.known_order()?;
         let place = |end: &[u8]| self.order.compare(end, key);
@@ -345,7 +347,7 @@ impl State {
         self.known_order()?;
         let mut newest = vec![None; keys.len()];
         for run in &self.runs {
-            // By their numbers, the tables to ask, and for which keys.
+            // The tables to ask, by their numbers, and for which keys.
             let mut asked = BTreeMap::new();
             for (at, (key, found)) in keys.iter().zip(&newest).enumerate() {
                 let place = |end: &[u8]| self.order.compare(end, key.as_ref());
@@ -369,15 +371,15 @@ impl State {
         Ok(newest)
     }
 
-    /// Whether the tables of a run hold no keys outside of what the MANIFEST lists as their ends.
+    /// Whether the tables of a run hold no keys outside of the ends listed in the MANIFEST.
     pub(crate) fn is_sorted(&self, run: &Run) -> bool {
         let is_leveled = run.first().is_some_and(|table| table.level > 0);
         self.is_bytewise || self.is_known && is_leveled
     }
 
-    /// The tables of a run that may hold a key, which are one, or neighbours that share it; or keys within bounds. `place` compares
-    /// the ends of a table with these. A table of level 0 that is in another order than the database may hold keys outside of
-    /// what the MANIFEST lists as its ends, and so may any if the order is not known.
+    /// The tables of a run that may hold a key (one table, or neighbours that share the key), or keys within bounds.
+    /// `place` compares a table's ends with these. A table of level 0 in another order than the database may hold keys outside of
+    /// its listed ends, and so may any table if the order is not known.
     pub(crate) fn within<'r>(
         &self,
         run: &'r Run,
@@ -403,8 +405,8 @@ impl State {
 
     /// Opens a listed table, or returns it if it is open.
     ///
-    /// Fails with [`ErrorKind::Replaced`] if the state is out of date: the table vanished, or its number is perhaps that of
-    /// another table now.
+    /// Fails with [`ErrorKind::Replaced`] if the state is out of date: the table vanished, or its number may now belong to
+    /// another table.
     pub(crate) fn table(&self, table: &ListedTable) -> Result<DbTable> {
         if let Some(kept) = table.kept.get() {
             return Ok(kept.clone());
@@ -417,7 +419,7 @@ impl State {
         Ok(opened)
     }
 
-    /// The name of a table, which may be one of LevelDB before 1.14.
+    /// The name of a table, which may be from LevelDB before 1.14.
     fn table_name(&self, number: u64) -> String {
         let [modern, old] = ["ldb", "sst"].map(|end| file_name(number, end));
         let is_old = self.dir.exists(&old) && !self.dir.exists(&modern);
@@ -428,7 +430,7 @@ impl State {
         self.dir.path().join(self.table_name(number))
     }
 
-    /// Opens a table of so many bytes, unless it is open. Sorts it in memory if it is in another order than the database.
+    /// Opens a table of this size, unless it is open. Sorts it in memory if it is in another order than the database.
     pub(crate) fn open(&self, number: u64, size: u64) -> Result<DbTable> {
         let open = || match self.open_file(number, size, false) {
             Err(error) if error.kind() == ErrorKind::Comparator => {
@@ -440,13 +442,13 @@ impl State {
         self.open_tables.get(&number, open)
     }
 
-    /// Opens a table of so many bytes, to look keys up in it or to walk it as it is stored.
+    /// Opens a table of this size, to look up keys in it or to walk it as stored.
     pub(crate) fn open_file(&self, number: u64, size: u64, as_stored: bool) -> Result<DbTable> {
         let name = self.table_name(number);
         let path = self.dir.path().join(&name);
         let options = self.options.tables.clone().comparator(self.order.clone());
-        // Programs that do not know an order are known to have opened databases under its name, and to have written tables in
-        // bytewise order there. Nobody does that to bytewise databases.
+        // Programs without the right comparator are known to have opened databases under its name, and to have written tables
+        // in bytewise order. Nobody does that to bytewise databases.
         let options = match as_stored || !self.is_known {
             true => options.stored_order(),
             false if self.is_bytewise => options,
@@ -454,8 +456,8 @@ impl State {
         };
         let source = self.dir.open_table(&name);
         let opened = source.and_then(|source| options.open_db_source(source));
-        // Whatever was opened, or was not: it is the database's only if that is still the one that was read. A writer removes a
-        // table after it has written so to the MANIFEST.
+        // Whether or not opening succeeded, the file is the database's only if the MANIFEST is still the one that was read. A
+        // writer removes a table only after writing so to the MANIFEST.
         if let Some(current) = &self.current {
             let is_gone = opened.as_ref().is_err_and(is_not_found);
             if !current.is_current(&*self.dir)? || is_gone && current.len()? != self.version.bytes {
@@ -478,7 +480,7 @@ impl State {
     }
 }
 
-/// What a MANIFEST would list of a table; `None` if it has no entries.
+/// The entry that a MANIFEST would have for a table; `None` if it has no entries.
 fn describe(table: &DbTable, number: u64) -> Result<Option<TableMetadata>> {
     let table = table.as_table();
     let ends = table.first()?.zip(table.last()?);
@@ -490,7 +492,7 @@ fn describe(table: &DbTable, number: u64) -> Result<Option<TableMetadata>> {
     }))
 }
 
-/// Numbers, bytes and names of the logs whose changes are not in tables yet, in ascending order.
+/// Numbers, sizes and names of the logs whose changes are not in tables yet, in ascending order.
 fn needed_logs(dir: &dyn Directory, version: &Version) -> Result<Vec<(u64, Option<u64>, String)>> {
     let log = |(name, bytes): (String, Option<u64>)| match FileKind::of(&name) {
         (FileKind::Log, Some(number)) if version.needs_log(number) => Some((number, bytes, name)),
@@ -499,7 +501,7 @@ fn needed_logs(dir: &dyn Directory, version: &Version) -> Result<Vec<(u64, Optio
     Ok(list(dir)?.into_iter().filter_map(log).sorted().collect())
 }
 
-/// Makes a table in memory of one in another order, unless that takes too much.
+/// Sorts a table in another order into a table in memory, unless that takes too much.
 fn sort(table: &DbTable, order: &Arc<dyn Comparator>) -> Result<Option<DbTable>> {
     let (mut entries, mut bytes) = (Vec::new(), 0);
     for entry in table.iter() {
@@ -514,14 +516,14 @@ fn sort(table: &DbTable, order: &Arc<dyn Comparator>) -> Result<Option<DbTable>>
     newest_in_memory(entries, order).map(Some)
 }
 
-/// Makes a table in memory that holds the newest version of each key.
+/// Makes a table in memory with the newest version of each key.
 fn newest_in_memory(mut entries: Vec<DbEntry>, order: &Arc<dyn Comparator>) -> Result<DbTable> {
     let by_key = |a: &DbEntry, b: &DbEntry| order.compare(&a.user_key, &b.user_key);
     entries.sort_by(|a, b| by_key(a, b).then(b.sequence.cmp(&a.sequence)));
     entries.dedup_by(|older, newer| by_key(older, newer).is_eq());
     let mut options = WriteOptions::new().comparator(order.clone());
-    // Most lookups are of keys that are not in the logs, and end at the filter. Another order may take different keys for the
-    // same, which a filter does not.
+    // Most lookups are for keys that are not in the logs, and end at the filter. Another order may treat different keys as
+    // equal, which a filter does not.
     if order.name() != BytewiseComparator.name() {
         options = options.no_filter();
     }

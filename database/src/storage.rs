@@ -1,5 +1,5 @@
-//! Where directories are: one that is read, and a new one that is written. The file system, behind two small traits that tests
-//! implement in memory.
+//! Directories: one that is read, and a new one that is written. The file system, behind two small traits that tests implement
+//! in memory.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -15,10 +15,10 @@ use tempfile::TempDir;
 
 /// A directory that is read. Names are those of files in it.
 pub trait Directory: Debug + Send + Sync {
-    /// What messages call it.
+    /// Its path for messages.
     fn path(&self) -> &Path;
 
-    /// Names and bytes of the regular files. Those that vanish meanwhile are left out.
+    /// Names and sizes of the regular files. Files that vanish meanwhile are left out.
     fn list(&self) -> io::Result<BTreeMap<String, u64>>;
 
     /// Opens a regular file.
@@ -35,12 +35,12 @@ pub trait Directory: Debug + Send + Sync {
         Ok(Source::from(file).named(path))
     }
 
-    /// Whether the file is there.
+    /// Whether the file exists.
     fn exists(&self, name: &str) -> bool {
         self.open(name).is_ok()
     }
 
-    /// Holds a file open, to notice later that its name is another file's. `None` where that does not happen.
+    /// Holds a file open, to notice later if another file has its name. `None` if that cannot happen.
     fn hold(&self, _name: &str) -> io::Result<Option<Handle>> {
         Ok(None)
     }
@@ -48,18 +48,18 @@ pub trait Directory: Debug + Send + Sync {
 
 /// A new directory, which appears when it is published. Dropping it leaves nothing.
 pub trait NewDirectory: Debug + Send {
-    /// What messages call it.
+    /// Its path for messages.
     fn path(&self) -> &Path;
 
-    /// Where its files are meanwhile, if that is a path.
+    /// Where its files are until then, if that is a path.
     fn temporary_path(&self) -> Option<&Path>;
 
-    /// Other temporary directories beside it: of builds that were killed, or are at work.
+    /// Other temporary directories beside it: of killed builds, or of builds at work.
     fn leftovers(&self) -> Vec<PathBuf> {
         Vec::new()
     }
 
-    /// How many bytes can be written to it, if that is known.
+    /// Free space in bytes, if it is known.
     fn free_bytes(&self) -> io::Result<Option<u64>>;
 
     /// Creates a file.
@@ -68,7 +68,7 @@ pub trait NewDirectory: Debug + Send {
     /// Makes the names of its files durable.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Gives the directory its name, unless something has it.
+    /// Renames the directory to its path, unless something is there.
     fn publish(&mut self) -> io::Result<()>;
 
     /// Makes its name durable.
@@ -91,7 +91,7 @@ impl NewFile for File {
 #[derive(Debug)]
 pub struct FileSystem(pub PathBuf);
 
-/// A failed operation on a path, with what a user of Windows can do.
+/// The error of a failed operation on a path, with advice for users of Windows.
 pub fn failed(doing: &str, error: io::Error, path: &Path) -> Error {
     Error::io(format!("{doing}{}", advice(&error)), error).at_path(path)
 }
@@ -150,17 +150,17 @@ impl Directory for FileSystem {
     }
 }
 
-/// What the names of temporary directories begin and end with.
+/// Beginning and end of the names of temporary directories.
 const TEMPORARY: (&str, &str) = (".leveltable-", ".tmp");
 
 /// A new directory of the file system: until it is published, a temporary directory beside its place.
 #[derive(Debug)]
 pub(crate) struct NewFileSystem {
     path: PathBuf,
-    /// Absolute: the process may change its directory.
+    /// Absolute: the process may change its current directory.
     target: PathBuf,
     temporary: TempDir,
-    /// What files look like; as the system makes them if `None`.
+    /// A file whose owner and permissions new files get; the system's defaults if `None`.
     file_like: Option<Metadata>,
 }
 
@@ -182,14 +182,14 @@ impl NewFileSystem {
         match target.symlink_metadata() {
             Ok(_) => return Err(taken(path)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            // Among others a name that is too long: it would fail the renaming, too.
+            // For example a name that is too long, which would make the renaming fail as well.
             Err(error) => return Err(failed(error)),
         }
         let mut builder = tempfile::Builder::new();
         builder.prefix(TEMPORARY.0).suffix(TEMPORARY.1);
         #[cfg(unix)]
         {
-            // The ordinary permissions of a new directory, which the umask then narrows.
+            // The ordinary permissions of a new directory, to which the system applies the umask.
             use std::os::unix::fs::PermissionsExt;
             builder.permissions(fs::Permissions::from_mode(0o777));
         }
@@ -212,7 +212,8 @@ impl NewFileSystem {
     }
 }
 
-/// A new directory beside `directory`, or elsewhere, but not in it, with its owner and permissions, and those of one of its files.
+/// A new directory at `new`, which must not be inside `directory`. It gets the owner and permissions of `directory`, and its files those of
+/// `file`.
 pub fn new_like(directory: &Path, file: Option<&str>, new: &Path) -> Result<Box<dyn NewDirectory>> {
     let file = file.map(|name| directory.join(name));
     let created = NewFileSystem::create(new)?;
@@ -225,7 +226,7 @@ fn keep_owner(path: &Path, of: &Metadata, least: u32) {
     {
         use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
-        // The group is kept where only that is allowed. A new owner takes away bits: permissions come last.
+        // The group is kept if only that is allowed. Changing the owner clears some bits, so permissions come last.
         if chown(path, Some(of.uid()), Some(of.gid())).is_err() {
             let _ = chown(path, None, Some(of.gid()));
         }
@@ -235,7 +236,7 @@ fn keep_owner(path: &Path, of: &Metadata, least: u32) {
     let _ = (path, of, least);
 }
 
-/// The error of a new directory where something stands.
+/// The error if something exists where the new directory should be.
 pub(crate) fn taken(path: &Path) -> Error {
     let what = "something is here, and a database replaces nothing: name another directory";
     let source = io::Error::new(io::ErrorKind::AlreadyExists, what);
@@ -302,7 +303,7 @@ impl NewDirectory for NewFileSystem {
     }
 }
 
-/// Renames a directory, unless something has the name: `rename` replaces an empty directory.
+/// Renames a directory, unless something has the name already: `rename` replaces an empty directory.
 fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
     #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
     {
@@ -321,7 +322,7 @@ fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Reads a file from its start, as far as it goes now. It may grow meanwhile.
+/// Reads a file from its start to its current end. It may grow meanwhile.
 pub struct Sequential {
     file: Arc<dyn ReadAt>,
     offset: u64,
@@ -349,7 +350,7 @@ impl Read for Sequential {
     }
 }
 
-/// Fails if a new directory has room for fewer bytes than are needed, before anything is written.
+/// Fails, before anything is written, if a new directory has less space than needed.
 pub fn check_space(target: &dyn NewDirectory, needed: u64) -> Result<()> {
     let free = target.free_bytes();
     let free = free.map_err(|error| failed("asking for free space", error, target.path()))?;

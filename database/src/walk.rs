@@ -1,4 +1,5 @@
-//! Walks within bounds: the live entries of a database, from both ends, and all versions that files still hold.
+//! Walks within bounds: over the live entries of a database, from both ends, and over all versions that files still
+//! hold.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
@@ -24,22 +25,23 @@ use crate::state::{Bounds, ListedTable, State, is_not_found};
 
 /// The live entries of a database within bounds, from both ends; made by [`Database::range`] and the like.
 ///
-/// Owns what it needs. Shows the database as of its first entry, whatever a writer or a refresh does meanwhile. Ends after its first
-/// error. One error is of kind [`ErrorKind::Replaced`]: the writer has removed a table that the range had not come to yet.
-/// [`Database::pin`] prevents that on Unix. A range over at most 16 tables opens them all before its first entry, and needs no pin.
+/// Owns its data. Shows the database as of its first entry, regardless of later changes by a writer or a refresh. Ends after its
+/// first error. An error of kind [`ErrorKind::Replaced`] means that the writer has removed a table that the range had not reached
+/// yet. [`Database::pin`] prevents that on Unix. A range over at most 16 tables opens them all before its first entry, and needs no
+/// pin.
 ///
 /// As an iterator, it copies each key; [`advance`](DatabaseRange::advance) lends keys and values, in about two thirds of the time.
 #[derive(Debug)]
 #[must_use]
 pub struct DatabaseRange {
     db: Database,
-    /// If an error, that is the only item.
+    /// An error is then the only item.
     bounds: Result<Bounds>,
-    /// Whether an entry was asked for.
+    /// Whether an entry has been requested.
     has_begun: bool,
-    /// All runs, merged, whose tables are opened when the range comes to them; in an order that is not known, one table after the other.
+    /// All runs, merged, whose tables are opened when the range reaches them; in an unknown order, one table after another.
     entries: Option<DbRange>,
-    /// In such an order, what is left, and the newest version of each key.
+    /// In an unknown order, the remaining tables, and the newest version of each key.
     unordered: Option<Unordered>,
 }
 
@@ -47,13 +49,13 @@ pub struct DatabaseRange {
 impl Database {
     /// All entries in order, from either end; see [`range`](Database::range).
     ///
-    /// In a database whose order is not known, entries come as its files store them, from the front only, and the keys are held in
-    /// memory meanwhile.
+    /// In a database whose order is not known, entries come in the order of its files, from the front only, and the keys are kept
+    /// in memory meanwhile.
     pub fn iter(&self) -> DatabaseRange {
         self.range(..)
     }
 
-    /// The entries whose keys are within `bounds`, from either end. Tables are opened when the range gets to them; up to 16, before the
+    /// The entries whose keys are within `bounds`, from either end. Tables are opened when the range reaches them; up to 16, before the
     /// first entry. Reads nothing before that.
     ///
     /// ```no_run
@@ -67,7 +69,7 @@ impl Database {
         DatabaseRange::new(self.clone(), Ok(bounds.key_bounds()))
     }
 
-    /// The entries whose keys begin with `prefix`, from either end; reads as [`range`](Database::range) does.
+    /// The entries whose keys begin with `prefix`, from either end; reads like [`range`](Database::range).
     ///
     /// Only in bytewise order do such keys always lie together. In any other order the only item is an error of
     /// [`ErrorKind::Comparator`]: use a range there.
@@ -75,8 +77,8 @@ impl Database {
         self.prefix_from(prefix, Bound::<&[u8]>::Unbounded)
     }
 
-    /// The entries of [`prefix`](Database::prefix) from `start` on: the next page after a key, for example. A start before the prefix
-    /// leaves all entries; one after it, none.
+    /// The entries of [`prefix`](Database::prefix) at or after `start`: the next page after a key, for example. A start before the
+    /// prefix leaves all entries; one after it, none.
     ///
     /// ```no_run
     /// use std::ops::Bound;
@@ -113,8 +115,8 @@ impl DatabaseRange {
 
     /// Takes the next entry from the front, as [`next`](Iterator::next) does. Returns `false` if none is left.
     ///
-    /// The range lends the entry as [`key`](DatabaseRange::key) and [`value`](DatabaseRange::value), without a copy, until another is
-    /// taken from the front, or the range ends. Entries from the back are not lent.
+    /// The range lends the entry as [`key`](DatabaseRange::key) and [`value`](DatabaseRange::value), without a copy, until the next
+    /// call that takes from the front, or the end of the range. Entries from the back are not lent.
     ///
     /// ```no_run
     /// # let db = leveltable_database::Database::open_read_only("db")?;
@@ -127,7 +129,7 @@ impl DatabaseRange {
     ///
     /// # Errors
     ///
-    /// Those of opening and reading tables, [`ErrorKind::Replaced`], and those of reading the database again.
+    /// Errors of opening and reading tables, [`ErrorKind::Replaced`], and errors of reading the database again.
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {
         self.step(false)
@@ -140,13 +142,13 @@ impl DatabaseRange {
         self.lent(false).map_or(&[], DbCursor::user_key)
     }
 
-    /// The value of that entry; empty like [`key`](DatabaseRange::key).
+    /// The value of the current entry; empty when [`key`](DatabaseRange::key) is.
     #[inline]
     pub fn value(&self) -> &[u8] {
         self.lent(false).map_or(&[], DbCursor::value)
     }
 
-    /// User key and sequence number of that entry, if there is one.
+    /// User key and sequence number of the current entry, if there is one.
     pub(crate) fn lent_version(&self) -> Option<(&[u8], u64)> {
         let lent = self.lent(false)?;
         Some((lent.user_key(), lent.sequence()))
@@ -219,7 +221,7 @@ impl DatabaseRange {
 #[derive(Debug)]
 struct Unordered {
     state: Arc<State>,
-    /// Those that are left.
+    /// The remaining tables.
     tables: VecDeque<Arc<ListedTable>>,
     /// The newest version of each key.
     newest: HashMap<Bytes, u64>,
@@ -250,17 +252,17 @@ impl Unordered {
             .transpose()
     }
 
-    /// Whether a version is the newest of its key, and no deletion.
+    /// Whether a version is the newest of its key, and not a deletion.
     fn shows(&self, entry: &DbCursor) -> bool {
         let is_newest = || self.newest.get(entry.user_key()) == Some(&entry.sequence());
         entry.value_type() == ValueType::Value && is_newest()
     }
 }
 
-/// A range over at most so many tables opens them before its first entry, so that a writer's compaction does not end it.
+/// Maximum number of tables that a range opens before its first entry, so that a writer's compaction does not end it.
 const FEW_TABLES: usize = 16;
 
-/// The newest versions of the user keys within bounds, deleted ones left out.
+/// The newest versions of the user keys within bounds, without deleted ones.
 fn merged(state: &Arc<State>, bounds: &Bounds) -> Result<DbRange> {
     state.known_order()?;
     let held: Arc<[_]> = open_few(state, bounds)?.into();
@@ -282,7 +284,7 @@ fn merged(state: &Arc<State>, bounds: &Bounds) -> Result<DbRange> {
     Ok(DbTable::merge(ranges)?.at(MAX_SEQUENCE).into_iter())
 }
 
-/// Opens the tables that may hold keys within bounds, if these are few. Returns them with their numbers.
+/// Opens the tables that may hold keys within bounds, if they are few. Returns them with their numbers.
 fn open_few(state: &State, bounds: &Bounds) -> Result<Vec<(u64, DbTable)>> {
     let few = FEW_TABLES.min(state.options.open_tables_limit());
     let tables: Vec<_> = state.tables_within(bounds).take(few + 1).collect();
@@ -297,7 +299,7 @@ fn open_few(state: &State, bounds: &Bounds) -> Result<Vec<(u64, DbTable)>> {
 struct ListedRun {
     state: Arc<State>,
     run: usize,
-    /// The tables of all runs that are open already, with their numbers.
+    /// The tables of all runs that are already open, with their numbers.
     held: Arc<[(u64, DbTable)]>,
 }
 
@@ -343,7 +345,7 @@ struct Span {
 }
 
 impl Span {
-    /// What the database has within bounds.
+    /// The tables and keys of the database within bounds.
     fn new(state: &Arc<State>, bounds: Bounds) -> Span {
         Span {
             state: state.clone(),
@@ -353,7 +355,7 @@ impl Span {
     }
 }
 
-/// Cuts a database into spans: where tables begin.
+/// Divides a database into spans, where tables begin.
 fn cut(state: &Arc<State>, bounds: &Bounds) -> Result<Vec<Span>> {
     let order = state.known_order()?;
     let tables = state.runs.iter().flatten();
@@ -390,7 +392,7 @@ impl Iterator for DatabaseRange {
         self.take(false)
     }
 
-    /// The last entry, at once: those between are not read. In an order that is not known, all are.
+    /// Goes to the last entry at once: the entries between are not read. In an unknown order, all are read.
     fn last(mut self) -> Option<Self::Item> {
         if self.db.has_known_order() {
             return self.next_back();
@@ -431,26 +433,26 @@ pub type HistoryEntries = Box<dyn Iterator<Item = Result<HistoryEntry>> + Send>;
 /// Whether a version is what a lookup finds; see [`HistoryEntry`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum VersionState {
-    /// A lookup finds it. A deletion that is live hides older versions.
+    /// A lookup finds it. A live deletion hides older versions.
     Live,
     /// A later value, of this sequence number, replaced it.
     Overwritten(u64),
     /// A later deletion, of this sequence number, removed it.
     Deleted(u64),
-    /// It is in a file that is no part of the database: see [`FileState`](crate::FileState).
+    /// It is in a file that is not part of the database: see [`FileState`](crate::FileState).
     FileNotListed,
 }
 
 impl Database {
-    /// Returns each version of `key` in the directory's logs and tables, the newest first, those in files that are no part of the
-    /// database last.
+    /// Returns each version of `key` in the directory's logs and tables, the newest first, those in files that are not part of
+    /// the database last.
     ///
-    /// These are the versions that compactions have not dropped yet; they are no snapshots of the database. Reads the logs again,
-    /// and of tables the blocks that may hold the key; all their blocks, if the order is not bytewise.
+    /// These are the versions that compactions have not dropped yet; they are not snapshots of the database. Reads the logs
+    /// again, and the blocks of tables that may hold the key; all blocks, if the order is not bytewise.
     ///
     /// # Errors
     ///
-    /// As [`history_range`](Database::history_range), but the order need not be known.
+    /// Same as [`history_range`](Database::history_range), but the order need not be known.
     pub fn history(&self, key: impl AsRef<[u8]>) -> Result<Vec<HistoryEntry>> {
         let key = Bound::Included(key.as_ref().to_vec());
         self.with_state(|state| {
@@ -459,15 +461,15 @@ impl Database {
         })
     }
 
-    /// Returns each version of the keys within `bounds` in the directory's logs and tables: keys in order, of each the versions as
-    /// by [`history`](Database::history).
+    /// Returns each version of the keys within `bounds` in the directory's logs and tables: keys in order, and the versions of
+    /// each as by [`history`](Database::history).
     ///
-    /// Reads the logs again. Holds their changes in memory, and the versions up to where the next table begins. Unlisted files that
-    /// are damaged are passed over.
+    /// Reads the logs again. Keeps their changes in memory, and the versions up to where the next table begins. Damaged unlisted
+    /// files are skipped.
     ///
     /// # Errors
     ///
-    /// Those of [`get`](Database::get). The iterator ends after its first error.
+    /// Errors of [`get`](Database::get). The iterator ends after its first error.
     pub fn history_range(&self, bounds: impl KeyRange) -> Result<HistoryEntries> {
         let state = self.state();
         let bounds = bounds.key_bounds();
@@ -482,14 +484,14 @@ impl Database {
 struct History {
     /// The changes in logs, in the order of their keys.
     logged: Peekable<vec::IntoIter<HistoryEntry>>,
-    /// Numbers and bytes of tables that are no part of the database.
+    /// Numbers and sizes of tables that are not part of the database.
     unlisted: Vec<(u64, u64, VersionState)>,
-    /// As they are stored.
+    /// Opened in their stored order.
     open_tables: TableCache<u64, DbTable>,
 }
 
 impl History {
-    /// Reads the logs, as far as they are about keys within `bounds`.
+    /// Reads the changes in logs to keys within `bounds`.
     fn read(state: &State, bounds: &Bounds) -> Result<History> {
         let (mut logged, mut unlisted) = (Vec::new(), Vec::new());
         for file in state.files()? {
@@ -501,7 +503,7 @@ impl History {
                     let is_live = state.version.needs_log(number);
                     let found = if is_live { Live } else { FileNotListed };
                     let path = state.dir.path().join(&file.name);
-                    // Opening the database has said what is damaged.
+                    // Damage was reported when the database was opened.
                     Recovery::default().read_log(
                         &*state.dir,
                         &file.name,
@@ -533,10 +535,10 @@ impl History {
         let listed = span.tables.iter().map(|table| &table.file);
         let listed = listed.map(|file| (file.number, file.size, Live));
         let tables = listed.chain(self.unlisted.iter().copied());
-        // Number 0 is of what logs hold.
+        // Number 0 is the table of the logs' contents.
         for (number, size, found) in tables.filter(|table| table.0 > 0) {
             let mut read = || -> Result<()> {
-                // In another order, versions may lie anywhere in a table.
+                // In another order, versions may be anywhere in a table.
                 let as_stored = !state.is_bytewise;
                 let open = || state.open_file(number, size, as_stored);
                 let table = self.open_tables.get(&number, open)?;
@@ -553,7 +555,7 @@ impl History {
                 }
                 Ok(())
             };
-            // Damage ends a file that is no part of the database, and so does its removal.
+            // A file that is not part of the database ends at damage, or when it is removed.
             let is_passed = |e: &Error| {
                 found == FileNotListed && (e.kind() != ErrorKind::Io || is_not_found(e))
             };

@@ -1,4 +1,4 @@
-//! How long a request may take, and how often it is made again.
+//! How long a request may take, and how often it is retried.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
@@ -18,13 +18,13 @@ use tokio::time::{Instant, sleep, timeout};
 /// ```
 ///
 /// With the default of 10 seconds and 1 MiB a second, a block of 4 KiB has 10 seconds, and 8 MiB have 18. An attempt may take half of
-/// the time that is left, and the last one all of it, so that a connection that stalls leaves time for another.
+/// the remaining time, and the last one all of it, so that a stalled connection leaves time for another attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timeouts {
-    /// For a request of no bytes.
+    /// For a request without bytes.
     pub fixed: Duration,
-    /// The slowest transfer that is waited for.
+    /// The slowest acceptable transfer rate.
     pub bytes_per_second: u64,
 }
 
@@ -35,7 +35,7 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// `fixed` for each request, and as long as its bytes take at `bytes_per_second`.
+    /// `fixed` for each request, plus the time for its bytes at `bytes_per_second`.
     pub fn new(fixed: Duration, bytes_per_second: u64) -> Timeouts {
         Timeouts {
             fixed,
@@ -51,7 +51,7 @@ impl Timeouts {
     }
 }
 
-/// How often a request that failed is made again, and after which pause.
+/// How often a failed request is retried, and after which pauses.
 ///
 /// ```
 /// use leveltable_object_store::Retries;
@@ -61,14 +61,14 @@ impl Timeouts {
 /// assert_eq!(Retries::none().most, 0);
 /// ```
 ///
-/// By default three times: after 100 ms, 200, and 400. Each pause is shortened by up to a half at random, so that many clients do not
+/// By default three times: after 100 ms, 200, and 400. Each pause is shortened at random by up to a half, so that many clients do not
 /// return at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retries {
-    /// How many attempts follow the first.
+    /// Maximum number of retries.
     pub most: u32,
-    /// The pause before the second attempt. Each further one is twice as long, up to 10 seconds.
+    /// The pause before the first retry. Each further one is twice as long, up to 10 seconds.
     pub first_pause: Duration,
 }
 
@@ -87,7 +87,7 @@ impl Retries {
         Retries { most, first_pause }
     }
 
-    /// None: the first failure is returned.
+    /// No retries: the first failure is returned.
     pub fn none() -> Retries {
         Retries::new(0, Duration::ZERO)
     }
@@ -98,7 +98,7 @@ impl Retries {
             .checked_shl(attempt.saturating_sub(1))
             .unwrap_or(u32::MAX);
         let pause = self.first_pause.saturating_mul(factor).min(MAX_PAUSE);
-        // A hasher with random keys, for want of a generator of random numbers in std.
+        // A hasher with random keys, since std has no random number generator.
         let random = RandomState::new().build_hasher().finish();
         pause.mul_f64(1.0 - (random % 1000) as f64 / 2000.0)
     }
@@ -113,7 +113,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// One that another attempt would meet again.
+    /// A failure that another attempt would meet again.
     pub(crate) fn lasting(kind: io::ErrorKind, why: impl Into<String>) -> Failure {
         Failure {
             error: io::Error::new(kind, why.into()),
@@ -128,18 +128,18 @@ impl Failure {
         }
     }
 
-    /// Whether the store has refused to write, since a condition is not met. Perhaps it was, and this is the answer to a repetition
-    /// of the request on its way.
+    /// Whether the store has refused to write because a condition is not met. Perhaps it was met, and this is the response to a
+    /// repeated request.
     pub(crate) fn is_refusal(&self) -> bool {
         use io::ErrorKind::{AlreadyExists, NotFound, StaleNetworkFileHandle};
-        // Some stores say "not found" of an object that should be replaced, and does not exist.
+        // Some stores return "not found" if the object to replace does not exist.
         matches!(
             self.error.kind(),
             AlreadyExists | NotFound | StaleNetworkFileHandle
         )
     }
 
-    /// Whether the store cannot do such a thing.
+    /// Whether the store does not support the operation.
     pub(crate) fn is_unsupported(&self) -> bool {
         self.error.kind() == io::ErrorKind::Unsupported
     }
@@ -151,7 +151,7 @@ impl From<Failure> for io::Error {
     }
 }
 
-/// What the store's error means.
+/// Interprets the store's error.
 impl From<object_store::Error> for Failure {
     fn from(error: object_store::Error) -> Failure {
         use io::ErrorKind::{
@@ -166,7 +166,7 @@ impl From<object_store::Error> for Failure {
             E::NotSupported { .. } | E::NotImplemented { .. } => (Unsupported, false),
             E::InvalidPath { .. } | E::UnknownConfigurationKey { .. } => (InvalidInput, false),
             E::Precondition { .. } | E::NotModified { .. } => (StaleNetworkFileHandle, false),
-            // A server that is busy, a connection that was lost, and what the store does not tell from these.
+            // A busy server, a lost connection, and errors that the store does not distinguish from these.
             E::Generic { source, .. } => match io_kind(&**source) {
                 Some(kind) => (kind, kind == TimedOut),
                 None => (Other, true),
@@ -180,7 +180,7 @@ impl From<object_store::Error> for Failure {
     }
 }
 
-/// The kind of a deadline that passed, and of a directory's answer that there can be no such file.
+/// The kind of a missed deadline, and of a directory's error that such a file cannot exist.
 fn io_kind(error: &(dyn std::error::Error + 'static)) -> Option<io::ErrorKind> {
     use io::ErrorKind::{
         InvalidFilename, IsADirectory, NotADirectory, ReadOnlyFilesystem, TimedOut,
@@ -195,7 +195,7 @@ fn io_kind(error: &(dyn std::error::Error + 'static)) -> Option<io::ErrorKind> {
     })
 }
 
-/// How long requests may take, and how often they are made.
+/// How long requests may take, and how often they are retried.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Patience {
     pub(crate) timeouts: Timeouts,
@@ -203,10 +203,10 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// Makes attempts of a request that transfers `bytes` until one succeeds, or fails for good, or there were enough, or its time
-    /// is over.
+    /// Makes attempts at a request that transfers `bytes` until one succeeds or fails permanently, or the attempts or the time run
+    /// out.
     ///
-    /// The error says how many attempts there were.
+    /// The error says how many attempts were made.
     pub(crate) async fn attempts<T, F>(
         &self,
         bytes: u64,
@@ -237,7 +237,7 @@ impl Patience {
     }
 }
 
-/// The result of a request that is made once, or that it was not there in time.
+/// The result of a request that is made once, or an error if it takes too long.
 pub(crate) async fn within<T, E>(
     deadline: Duration,
     request: impl Future<Output = Result<T, E>>,

@@ -1,8 +1,8 @@
 //! Tables of the crate [`leveltable`] in object storage: S3, Google Cloud Storage, Azure Blob Storage, or a directory, through
 //! the crate [`object_store`].
 //!
-//! A table is one object. [`ObjectTableBuilder`] uploads it while it builds it, and [`open`] reads it where it is, by requests of
-//! the bytes that a lookup needs: one request for the last 64 KiB to open a table of any size, some for the pieces of filter and index
+//! A table is one object. [`ObjectTableBuilder`] uploads it while it builds it, and [`open`] reads it where it is, by requests for the
+//! bytes that a lookup needs: one request for the last 64 KiB to open a table of any size, some for the pieces of filter and index
 //! that lookups need first, then none for a key that the filter excludes, and one for any other.
 //!
 //! ```
@@ -20,7 +20,7 @@
 //! let mut builder = ObjectTableBuilder::create(store.clone(), path.clone(), &WriteOptions::new())?;
 //! builder.add("apple", "red").await?; // keys in ascending order
 //! builder.add("banana", "yellow").await?;
-//! builder.finish().await?; // the object appears now, as a whole
+//! builder.finish().await?; // the object appears now, complete
 //!
 //! let table = open(store, path).await?;
 //! assert_eq!(table.get("apple").await?.as_deref(), Some(&b"red"[..]));
@@ -35,22 +35,22 @@
 //!
 //! # One object, never a mixture of two
 //!
-//! An [`ObjectSource`] knows from its first response on which version of the object it reads, by the object's ETag or version,
-//! and makes every later request conditional on it. An object that was replaced or removed in the meantime is an error of the kind
-//! [`Replaced`](leveltable::ErrorKind::Replaced); reopen it. A store that tells neither is refused unless
+//! An [`ObjectSource`] learns from its first response which version of the object it reads, from the object's ETag or version, and
+//! makes every later request conditional on it. An object that was replaced or removed in the meantime is an error of kind
+//! [`Replaced`](leveltable::ErrorKind::Replaced); reopen it. A store that reports neither is rejected unless
 //! [`allow_unpinned`](ObjectSource::allow_unpinned) is set.
 //!
 //! # Sets
 //!
-//! What outgrows one table is split by key into many, which a manifest lists: a [`TableSet`] reads like one table, opens a shard
-//! by one request when it is needed, and is replaced as a whole by [`publish`]. The module [`set`] has all about it.
+//! Data that outgrow one table are split by key into many tables, which a manifest lists: a [`TableSet`] reads like one table,
+//! opens a shard by one request when it is needed, and is replaced as a whole by [`publish`]. The module [`set`] describes this.
 //!
 //! # Time and retries
 //!
-//! A request is repeated by one layer. Reads are repeated by this crate: up to three times ([`Retries`]), within one deadline that
-//! grows with their bytes ([`Timeouts`]). So build stores to read from with `RetryConfig { max_retries: 0, .. }`; otherwise
-//! `object_store` repeats each attempt up to ten times, within the same deadline. The requests of an upload are repeated by the store
-//! alone, since its interface has no way to repeat them from outside: upload to a store that retries.
+//! Only one layer retries a request. Reads are retried by this crate: up to three times ([`Retries`]), within one deadline that grows
+//! with their bytes ([`Timeouts`]). So build stores for reading with `RetryConfig { max_retries: 0, .. }`; otherwise `object_store`
+//! retries each attempt up to ten times, within the same deadline. The requests of an upload are retried by the store alone, since
+//! its interface has no way to repeat them from outside: upload to a store that retries.
 //!
 //! Deadlines need a Tokio runtime with its timer, and so do the stores.
 //!
@@ -70,7 +70,7 @@
 )]
 
 pub mod guide {
-    //! The page of `docs/` in the repository about sets: how engines write them, what they cost.
+    //! The guide to sets from `docs/` in the repository: how engines write them, what they cost.
 
     #[doc = include_str!("../docs/scaling.md")]
     pub mod scaling {}
@@ -89,9 +89,10 @@ use object_store::ObjectStore;
 use object_store::path::Path;
 
 pub use attempts::{Retries, Timeouts};
-/// Which content of an object is meant, as its store tells it: the ETag, and in some stores a version of its own.
+/// Identifies a content of an object, as reported by its store: the ETag, and in some stores a version.
 ///
-/// Two contents of an object have different ETags. Stores form them in different ways, so they say nothing about equal contents.
+/// Two contents of an object have different ETags. Stores compute them in different ways, so they say nothing about equal
+/// contents.
 pub use object_store::UpdateVersion as Version;
 pub use set::{Shard, TableSet, publish};
 pub use source::ObjectSource;
@@ -102,19 +103,19 @@ pub use upload::{ObjectTableBuilder, UploadOptions, Uploaded};
 ///
 /// # Errors
 ///
-/// As [`open_with`].
+/// Same as [`open_with`].
 pub async fn open(store: Arc<dyn ObjectStore>, path: Path) -> Result<AsyncTable> {
     open_with(store, path, &OpenOptions::new()).await
 }
 
 /// Opens the table at `path` with `options`.
 ///
-/// For other timeouts, or a version that is known, make an [`ObjectSource`] and pass it to [`OpenOptions::open_async`].
+/// For other timeouts, or a known version, make an [`ObjectSource`] and pass it to [`OpenOptions::open_async`].
 ///
 /// # Errors
 ///
-/// As [`OpenOptions::open_async`]; [`Io`](leveltable::ErrorKind::Io) with [`NotFound`](std::io::ErrorKind::NotFound) if there is no
-/// such object.
+/// Same as [`OpenOptions::open_async`]; [`Io`](leveltable::ErrorKind::Io) with [`NotFound`](std::io::ErrorKind::NotFound) if there
+/// is no such object.
 pub async fn open_with(
     store: Arc<dyn ObjectStore>,
     path: Path,

@@ -1,4 +1,4 @@
-//! An object that is being written: by one request, or in parts, some of them on their way.
+//! An object that is being written: by one request, or in parts, of which some are in flight.
 
 use std::io;
 use std::sync::Arc;
@@ -16,26 +16,28 @@ use crate::attempts::{Failure, within};
 use crate::source::{join, version_of};
 use crate::{UploadOptions, Version};
 
-/// Bytes of each part but the last. Some stores want at least 5 MiB, and all parts of one size.
+/// Size of each part but the last. Some stores require at least 5 MiB, and all parts of one size.
 pub(crate) const PART_LEN: usize = 8 << 20;
 
-/// Most parts on their way at once. With the one that is being filled, and what copies take, they are less than eight.
+/// Maximum number of parts in flight. With the one that is being filled, and the memory of copies, these are less than
+/// eight parts.
 const MAX_IN_FLIGHT: usize = 6;
 
 /// An object that is being written. Unless it is finished, its parts are removed: by [`abort`](Upload::abort), or in the background
 /// if it is dropped within a Tokio runtime.
 ///
-/// The store repeats what fails: its interface has no way to send a part again, or to complete an upload again, from outside.
+/// The store retries failed requests: its interface has no way to send a part again, or to complete an upload again, from
+/// outside.
 pub(crate) struct Upload {
     store: Arc<dyn ObjectStore>,
     path: Path,
     options: UploadOptions,
-    /// What errors call it.
+    /// The object's name in errors.
     pub(crate) name: String,
-    /// `None` while the table may fit one request, and once the upload is completed or aborted.
+    /// `None` while the table may fit into one request, and after the upload is completed or aborted.
     parts: Option<Box<dyn MultipartUpload>>,
     on_their_way: JoinSet<Result<(), Failure>>,
-    /// Bytes of all parts so far.
+    /// Size of all parts so far.
     pub(crate) sent: u64,
 }
 
@@ -53,7 +55,7 @@ impl Upload {
         }
     }
 
-    /// Begins to upload a part, once fewer than the most are on their way.
+    /// Begins to upload a part, once fewer than the maximum are in flight.
     pub(crate) async fn send(&mut self, part: Bytes) -> Result<()> {
         self.wait_until_left(MAX_IN_FLIGHT - 1).await?;
         if self.parts.is_none() {
@@ -71,7 +73,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Waits until at most so many parts are on their way.
+    /// Waits until at most `most` parts are in flight.
     async fn wait_until_left(&mut self, most: usize) -> Result<()> {
         while self.on_their_way.len() > most {
             let uploaded = join(&mut self.on_their_way).await;
@@ -126,7 +128,7 @@ impl Upload {
         Ok(Version::from(completed))
     }
 
-    /// Returns what became of the upload. If it failed, removes the parts first.
+    /// Returns the result of the upload. If it failed, first removes the parts.
     pub(crate) async fn or_abort<T>(&mut self, ended: Result<T>) -> Result<T> {
         let Err(error) = ended else {
             return ended;
@@ -142,8 +144,8 @@ impl Upload {
         }
     }
 
-    /// Removes the parts, and waits for none on its way: their requests end here. A store may keep a part of which it had all bytes,
-    /// and has yet to write them, until its rule for incomplete uploads removes it.
+    /// Removes the parts, without waiting for those in flight: their requests end here. A store that has received all bytes of a
+    /// part, but not written them yet, may keep the part until its rule for incomplete uploads removes it.
     pub(crate) async fn abort(&mut self) -> Result<()> {
         let Some(removal) = self.removal() else {
             return Ok(());
@@ -157,7 +159,7 @@ impl Upload {
         let mut on_their_way = std::mem::take(&mut self.on_their_way);
         let deadline = self.options.timeouts.of(0);
         Some(async move {
-            // None goes on after the request to abort.
+            // No part is sent after the request to abort.
             on_their_way.shutdown().await;
             match within(deadline, parts.abort()).await {
                 // It is gone already.
@@ -184,7 +186,7 @@ impl Upload {
         let put = store.put_opts(path, payload, mode.into());
         match within(deadline, put).await {
             Ok(result) => Ok(Version::from(result)),
-            // Perhaps an earlier attempt of the store's client has written it.
+            // Perhaps an earlier attempt by the store's client has written it.
             Err(failure) if failure.error.kind() == io::ErrorKind::AlreadyExists => {
                 let read = async {
                     let found = store.get_opts(path, GetOptions::default());
@@ -219,7 +221,7 @@ impl Drop for Upload {
         if let Ok(runtime) = tokio::runtime::Handle::try_current()
             && let Some(removal) = self.removal()
         {
-            // Nobody is left to be told of a failure.
+            // Nobody is left to receive an error.
             runtime.spawn(removal);
         }
     }

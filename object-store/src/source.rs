@@ -1,4 +1,4 @@
-//! Reading an object by ranges, always of one version.
+//! Reads an object by ranges, always of one version.
 
 use std::fmt;
 use std::io;
@@ -21,13 +21,13 @@ use crate::attempts::{Failure, Patience, Retries, Timeouts};
 
 /// An object that holds a table, for [`OpenOptions::open_async`](leveltable::OpenOptions::open_async).
 ///
-/// Each read is one ranged request, conditional on the version that the first response had. The range, the size and the number of
-/// bytes of each response are compared with what was asked for, since some servers answer ranges wrongly.
+/// Each read is one ranged request, conditional on the version of the first response. The range, the size and the number of bytes
+/// of each response are compared with the request, since some servers answer ranges wrongly.
 ///
-/// Opening asks for the end of the object by one request. A store that has no such requests, as Azure, or fails at it, is asked
+/// Opening requests the end of the object. A store that does not support such requests, like Azure, or fails at one, is asked
 /// for the size first.
 ///
-/// Each read goes on in a task of its own while the caller is busy, and ends when its future is dropped.
+/// Each read runs in its own task while the caller is busy, and ends when its future is dropped.
 ///
 /// ```no_run
 /// # use std::sync::Arc;
@@ -56,24 +56,24 @@ struct Object {
     name: String,
     patience: Patience,
     allow_unpinned: bool,
-    /// Lets so many requests go at once.
+    /// Limits the number of requests at once.
     limit: Arc<Semaphore>,
-    /// From the caller.
+    /// The size, if the caller gave it.
     size: Option<u64>,
     /// Whether the store fails to return the end of an object of unknown size.
     has_no_suffix: Arc<AtomicBool>,
     pinned: Arc<Mutex<Pinned>>,
 }
 
-/// Most requests of an object or a set on their way at once, unless the caller says otherwise.
+/// Default limit for the requests in flight of an object or a set.
 pub(crate) const MAX_REQUESTS: usize = 64;
 
-/// What is known of the object.
+/// The known facts about the object.
 #[derive(Debug, Clone, Default)]
 struct Pinned {
-    /// From the caller or the first response.
+    /// The version, from the caller or the first response.
     version: Option<Version>,
-    /// From the first response.
+    /// The metadata of the first response.
     seen: Option<ObjectMeta>,
 }
 
@@ -87,7 +87,7 @@ impl fmt::Debug for ObjectSource {
 }
 
 impl ObjectSource {
-    /// The object at `path` of `store`. Makes no request.
+    /// The object at `path` in `store`. Makes no request.
     pub fn new(store: Arc<dyn ObjectStore>, path: Path) -> ObjectSource {
         ObjectSource(Arc::new(Object {
             name: format!("{store}/{path}"),
@@ -102,9 +102,10 @@ impl ObjectSource {
         }))
     }
 
-    /// Reads this version of the object only, as it was learned when the object was [written](crate::Uploaded::version), or from a manifest.
+    /// Only reads this version of the object, as it was learned when the object was [written](crate::Uploaded::version), or from a
+    /// manifest.
     ///
-    /// A version of which nothing is known changes nothing.
+    /// A version without ETag and version has no effect.
     pub fn pinned_to(self, version: Version) -> ObjectSource {
         if version != UNKNOWN {
             self.0.pinned().version = Some(version);
@@ -112,21 +113,21 @@ impl ObjectSource {
         self
     }
 
-    /// The size of the object, as it was learned when the object was written, or from a manifest. Its end is then asked for by its
-    /// place, which takes one request in every store. An object of another size is one that was replaced.
+    /// The size of the object, as it was learned when the object was written, or from a manifest. Its end is then requested by its
+    /// offsets, which takes one request in every store. An object of another size counts as replaced.
     pub fn sized(mut self, bytes: u64) -> ObjectSource {
         self.object().size = Some(bytes);
         self
     }
 
-    /// Whether to read from a store that gives neither ETag nor version. Refused by default: the object's size and time of its last
-    /// change are all that is compared then, and a replaced object may be taken for the old one.
+    /// Whether to read from a store that reports neither ETag nor version. Off by default: then only the object's size and
+    /// modification time are compared, and a replaced object may be taken for the old one.
     pub fn allow_unpinned(mut self, yes: bool) -> ObjectSource {
         self.object().allow_unpinned = yes;
         self
     }
 
-    /// How many requests may be on their way at once, 64 by default: others wait for their turn, before their time begins to count.
+    /// Maximum number of requests in flight, 64 by default: others wait for their turn before their time begins to count.
     pub fn max_requests(self, requests: usize) -> ObjectSource {
         self.limited(Arc::new(Semaphore::new(requests.max(1))))
     }
@@ -143,24 +144,24 @@ impl ObjectSource {
         self
     }
 
-    /// How often a request that failed is made again.
+    /// How often a failed request is retried.
     pub fn retries(mut self, retries: Retries) -> ObjectSource {
         self.object().patience.retries = retries;
         self
     }
 
-    /// What error messages call the object, such as its URL. By default the store's name and the path.
+    /// The object's name in error messages, such as its URL. The default is the store's name and the path.
     pub fn named(mut self, name: impl Into<String>) -> ObjectSource {
         self.object().name = name.into();
         self
     }
 
-    /// The version that is read: known from the first response on, or since [`pinned_to`](ObjectSource::pinned_to).
+    /// The version that is read: known after the first response, or from [`pinned_to`](ObjectSource::pinned_to).
     pub fn version(&self) -> Option<Version> {
         self.0.pinned().version.clone()
     }
 
-    /// To set an option.
+    /// The object, to set an option.
     fn object(&mut self) -> &mut Object {
         Arc::make_mut(&mut self.0)
     }
@@ -168,29 +169,29 @@ impl ObjectSource {
 
 impl Object {
     fn pinned(&self) -> MutexGuard<'_, Pinned> {
-        // Nothing that holds the lock can panic.
+        // No code that holds the lock can panic.
         self.pinned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Pauses between attempts count as requests: a store that is to be asked again later is asked less meanwhile.
+    /// Pauses between attempts count as requests: a store that needs a pause gets fewer requests meanwhile.
     async fn attempts<T, F>(&self, bytes: u64, attempt: impl FnMut() -> F) -> io::Result<T>
     where
         F: Future<Output = Result<T, Failure>>,
     {
-        // Nobody closes it.
+        // The semaphore is never closed.
         let _permit = self.limit.acquire().await;
         self.patience.attempts(bytes, attempt).await
     }
 
-    /// One request, conditional on what is known of the object.
+    /// One request, conditional on the known facts about the object.
     async fn request(&self, range: Option<GetRange>) -> Result<GetResult, Failure> {
         let pinned = self.pinned().clone();
         let version = pinned.version.unwrap_or(UNKNOWN);
         let has_e_tag = version.e_tag.is_some();
         let options = GetOptions {
-            // No condition matches a weak one.
+            // A weak ETag never matches a condition.
             if_match: version.e_tag.filter(|e_tag| !e_tag.starts_with("W/")),
-            // An ETag needs no right to read old versions.
+            // With an ETag, no permission to read old versions is needed.
             version: version.version.filter(|_| !has_e_tag),
             head: range.is_none(),
             range,
@@ -206,7 +207,7 @@ impl Object {
         Ok(response)
     }
 
-    /// Checks that a response is of the object that was read before. The first one says which that is.
+    /// Checks that a response is for the object that was read before. The first response defines it.
     fn admit(&self, found: &ObjectMeta) -> Result<(), Failure> {
         let version = version_of(found);
         let mut pinned = self.pinned();
@@ -250,7 +251,7 @@ impl Object {
             let Err(failure) = tail else {
                 return tail;
             };
-            // Perhaps the server takes such a request wrongly, which the next attempt does not make.
+            // Perhaps the server mishandles such a request, which the next attempt avoids.
             let has_none = failure.is_unsupported();
             self.has_no_suffix
                 .store(has_none || failure.may_pass, Ordering::Relaxed);
@@ -286,7 +287,7 @@ impl Object {
     }
 }
 
-/// The version of an object of which the store told nothing.
+/// The version of an object if the store reports nothing.
 pub(crate) const UNKNOWN: Version = Version {
     e_tag: None,
     version: None,
@@ -299,7 +300,8 @@ pub(crate) fn version_of(meta: &ObjectMeta) -> Version {
     }
 }
 
-/// Whether `found`, of a response, is the version `expected`. The ETag decides if it is known, and otherwise the store's own version.
+/// Whether `found`, from a response, is the version `expected`. The ETag decides if it is known, and otherwise the store's own
+/// version.
 pub(crate) fn is_same(expected: &Version, found: &Version) -> bool {
     if expected.e_tag.is_some() {
         expected.e_tag == found.e_tag
@@ -308,7 +310,7 @@ pub(crate) fn is_same(expected: &Version, found: &Version) -> bool {
     }
 }
 
-/// Says which version it is, in a message.
+/// Describes a version for a message.
 fn describe(version: &Version) -> String {
     match (&version.e_tag, &version.version) {
         (Some(e_tag), _) => format!("ETag {e_tag}"),
@@ -323,7 +325,8 @@ fn replaced(why: &str) -> Failure {
     Failure::lasting(io::ErrorKind::StaleNetworkFileHandle, why)
 }
 
-/// The bytes of a response, which must be those of `range`. No memory is reserved for what a response only claims to have.
+/// The bytes of a response, which must be those of `range`. No memory is reserved for bytes that a response only claims to
+/// have.
 pub(crate) async fn collect(response: GetResult, range: Range<u64>) -> Result<Bytes, Failure> {
     let wrong = |what: String| {
         let (start, end) = (range.start, range.end);
@@ -347,7 +350,7 @@ pub(crate) async fn collect(response: GetResult, range: Range<u64>) -> Result<By
             }
         }
     } else {
-        // A file is read whole, and not in small pieces.
+        // A file is read as a whole, and not in small pieces.
         let bytes = response.bytes().await?;
         found = bytes.len() as u64;
         chunks.push(bytes);
@@ -355,15 +358,15 @@ pub(crate) async fn collect(response: GetResult, range: Range<u64>) -> Result<By
     if found != len {
         return Err(wrong(format!("{found} bytes")));
     }
-    // Most responses come in one piece, which needs no copy.
+    // Most responses consist of one piece, which needs no copy.
     match &mut *chunks {
         [chunk] => Ok(std::mem::take(chunk)),
         chunks => Ok(chunks.concat().into()),
     }
 }
 
-/// Runs `work` in a task of its own, so that bytes are collected, deadlines kept, and turns given to other requests while the caller is
-/// busy or waits for something else. The task ends when the future is dropped.
+/// Runs `work` in its own task, so that bytes are collected, deadlines kept, and other requests get their turn while the caller is busy
+/// or waits for something else. The task ends when the future is dropped.
 async fn apart<T: Send + 'static>(
     work: impl Future<Output = io::Result<T>> + Send + 'static,
 ) -> io::Result<T> {
@@ -372,12 +375,12 @@ async fn apart<T: Send + 'static>(
     join(&mut task).await?
 }
 
-/// What comes of the one task of `tasks`. A call that is dropped while it waits loses nothing.
+/// The result of the only task in `tasks`. Dropping the future while it waits loses nothing.
 pub(crate) async fn join<T: 'static>(tasks: &mut JoinSet<T>) -> io::Result<T> {
     match tasks.join_next().await {
         Some(Ok(done)) => Ok(done),
         Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        // The runtime is ending.
+        // The runtime is shutting down.
         Some(Err(error)) => Err(io::Error::other(error)),
         None => Err(io::Error::other("the task is gone")),
     }

@@ -1,4 +1,4 @@
-//! Uploading a table, while it is built or from a file.
+//! Uploads a table, while it is built or from a file.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -14,13 +14,13 @@ use crate::Version;
 use crate::attempts::Timeouts;
 use crate::parts::{PART_LEN, Upload};
 
-/// Opening a table reads so many bytes at its end, if it has as many, also where less would do.
+/// Opening a table reads at least this many bytes at its end, if it has as many.
 pub(crate) const LEAST_TAIL: u64 = 64 << 10;
 
-/// Room for what the last write of a part brings beyond it, so that the buffer does not move.
+/// Room for the bytes of a part's last write that exceed the part, so that the buffer does not move.
 const SLACK: usize = 512 << 10;
 
-/// How an object is uploaded.
+/// Options for uploading an object.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Default for UploadOptions {
 }
 
 impl UploadOptions {
-    /// Replaces an object that is there. A request may take a minute, and a second for each 256 KiB.
+    /// Replaces an existing object. A request may take a minute, and a second for each 256 KiB.
     pub fn new() -> UploadOptions {
         UploadOptions {
             replace: true,
@@ -56,28 +56,28 @@ impl UploadOptions {
         }
     }
 
-    /// With `false`, an object that is at the path already stays, and `finish` fails with
+    /// With `false`, an existing object at the path stays, and `finish` fails with
     /// [`AlreadyExists`](io::ErrorKind::AlreadyExists). `true` by default.
     ///
-    /// The store decides it at the moment of writing for a table of up to 8 MiB. If it answers that there is an object, that object
-    /// is read back, and one with the same bytes is taken for this one: the response to an earlier attempt may have been lost. So
-    /// building the same table again succeeds, and writes nothing.
+    /// For a table of up to 8 MiB, the store decides at the moment of writing. If it answers that there is an object, that object
+    /// is read, and one with the same bytes counts as this one: the response to an earlier attempt may have been lost. So building
+    /// the same table again succeeds, and writes nothing.
     ///
-    /// For a larger table, which is uploaded in parts, no store can decide: `finish` asks before it completes the upload, and an
-    /// object that appears between the two is replaced.
+    /// For a larger table, which is uploaded in parts, no store can decide this: `finish` asks before it completes the upload,
+    /// and an object that appears in between is replaced.
     pub fn replace_existing(mut self, yes: bool) -> UploadOptions {
         self.replace = yes;
         self
     }
 
-    /// How long a request may take, with the retries of the store, which alone retries the requests of an upload, as its
-    /// [`RetryConfig`](object_store::RetryConfig) says. By default a minute, and a second for each 256 KiB.
+    /// How long a request may take, including retries by the store, which alone retries the requests of an upload,
+    /// according to its [`RetryConfig`](object_store::RetryConfig). By default a minute, and a second for each 256 KiB.
     pub fn timeouts(mut self, timeouts: Timeouts) -> UploadOptions {
         self.timeouts = timeouts;
         self
     }
 
-    /// The object's name in [errors](leveltable::Error), such as its URL. By default the store's name and the path.
+    /// The object's name in [errors](leveltable::Error), such as its URL. The default is the store's name and the path.
     pub fn named(mut self, name: impl Into<String>) -> UploadOptions {
         self.name = Some(name.into());
         self
@@ -96,7 +96,7 @@ impl UploadOptions {
     ) -> Result<ObjectTableBuilder> {
         let written = Written::default();
         let mut table = options.build(written.clone());
-        // Options out of range are refused now.
+        // Options out of range are rejected now.
         table.flush()?;
         Ok(ObjectTableBuilder {
             table,
@@ -107,11 +107,11 @@ impl UploadOptions {
         })
     }
 
-    /// Uploads a table that was built before, from a file for example, byte for byte. The object appears when this returns, as a
-    /// whole, or not at all; see [`ObjectTableBuilder`] for requests and parts. The bytes are not checked.
+    /// Uploads a finished table, for example from a file, byte for byte. The object appears when this returns, complete, or not
+    /// at all; see [`ObjectTableBuilder`] for requests and parts. The bytes are not checked.
     ///
-    /// Reads up to 8 MiB at a time on the thread that polls the future, and holds at most 56 MiB. If the future is dropped, so are
-    /// the parts, as those of a builder.
+    /// Reads up to 8 MiB at a time on the thread that polls the future, and holds at most 56 MiB. Dropping the future removes the
+    /// parts, as for a builder.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -151,16 +151,16 @@ impl UploadOptions {
 ///
 /// Uploads parts of 8 MiB while entries are added, six at a time. Holds at most 64 MiB of the table besides what a
 /// [`TableBuilder`] holds; when it finishes, the filter as well. A table of up to 8 MiB is written by a single request, a larger one
-/// by one for each part, one before and one after them. Stores take up to 10,000 parts, so a table of up to 80 GB.
+/// by one for each part, one before and one after them. Stores accept up to 10,000 parts, so tables of up to 80 GB.
 ///
-/// The object appears when `finish` returns, as a whole, or not at all. Until then, parts may lie in the store, and cost money.
+/// The object appears when `finish` returns, complete, or not at all. Until then, parts may be in the store, and cost money.
 /// [`abort`](ObjectTableBuilder::abort) removes them. So does a builder that is dropped within a Tokio runtime, in the background if the
-/// runtime lives long enough. What a killed process leaves, only the store can remove: give the bucket a rule that removes incomplete
+/// runtime lives long enough. Only the store can remove the parts of a killed process: give the bucket a rule that removes incomplete
 /// uploads after some days.
 #[must_use = "there is no object until `finish`"]
 pub struct ObjectTableBuilder {
     table: TableBuilder<Written>,
-    /// What `table` has written, and is not in a part yet.
+    /// The bytes that `table` has written and that are not in a part yet.
     written: Written,
     /// Size of the table at which the next part may be full.
     full_at: u64,
@@ -172,12 +172,13 @@ pub struct ObjectTableBuilder {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Uploaded {
-    /// What the table holds. Its `file_bytes` are the object's size.
+    /// The table's summary. Its `file_bytes` are the object's size.
     pub summary: Summary,
-    /// Opening the table with this length takes one request: the bytes after the last data block, and at least 64 KiB if there
-    /// are as many.
+    /// With this length, opening the table takes one request: the bytes after the last data block, and at least 64 KiB if
+    /// there are as many.
     pub tail_len: u64,
-    /// The object's version, for [`ObjectSource::pinned_to`](crate::ObjectSource::pinned_to). Unknown if the store does not tell.
+    /// The object's version, for [`ObjectSource::pinned_to`](crate::ObjectSource::pinned_to). Unknown if the store does not
+    /// report it.
     pub version: Version,
 }
 
@@ -195,7 +196,7 @@ impl ObjectTableBuilder {
     ///
     /// # Errors
     ///
-    /// As [`UploadOptions::create`].
+    /// Same as [`UploadOptions::create`].
     pub fn create(
         store: Arc<dyn ObjectStore>,
         path: Path,
@@ -206,13 +207,13 @@ impl ObjectTableBuilder {
 
     /// Adds an entry. Keys come in ascending order, each once.
     ///
-    /// Waits only when a part is full and six others are on their way.
+    /// Waits only when a part is full and six others are in flight.
     ///
     /// # Errors
     ///
-    /// As [`TableBuilder::add`]. [`Io`](ErrorKind::Io) if a part could not be uploaded. Every further call then fails, and also if
-    /// the future of a call was dropped while it waited. If that call was the one that began the upload, the store may keep an
-    /// upload without parts, which nobody here knows of.
+    /// Same as [`TableBuilder::add`]. [`Io`](ErrorKind::Io) if a part could not be uploaded. Every further call then fails, as it does
+    /// if the future of a call was dropped while it waited. If that call was the one that began the upload, the store may keep an
+    /// upload without parts that nobody knows of.
     pub async fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.check()?;
         self.table.add(key, value)?;
@@ -230,7 +231,7 @@ impl ObjectTableBuilder {
     ///
     /// # Errors
     ///
-    /// As [`TableBuilder::property`].
+    /// Same as [`TableBuilder::property`].
     pub fn property(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<()> {
         self.table.property(name, value)
     }
@@ -240,23 +241,23 @@ impl ObjectTableBuilder {
         self.table.entries()
     }
 
-    /// Bytes of the table so far, as by [`TableBuilder::file_bytes`]: the data blocks that have ended.
+    /// Bytes of the table so far, as by [`TableBuilder::file_bytes`]: the finished data blocks.
     pub fn file_bytes(&self) -> u64 {
         self.table.file_bytes()
     }
 
-    /// Writes what comes after the entries, and makes the object appear.
+    /// Writes everything after the entries, and makes the object appear.
     ///
     /// # Errors
     ///
-    /// As [`TableBuilder::finish`], and [`Io`](ErrorKind::Io) if a request failed. The upload is then aborted, and the object at the
+    /// Same as [`TableBuilder::finish`], and [`Io`](ErrorKind::Io) if a request failed. The upload is then aborted, and the object at the
     /// path is the one that was there before, unless the last request was carried out and its response was lost: the error says so.
     pub async fn finish(mut self) -> Result<Uploaded> {
         let finished = self.try_finish().await;
         self.upload.or_abort(finished).await
     }
 
-    /// Gives up: removes the parts that were uploaded. The object at the path stays as it was.
+    /// Aborts the upload: removes the parts that were uploaded. The object at the path stays as it was.
     ///
     /// # Errors
     ///
@@ -277,7 +278,7 @@ impl ObjectTableBuilder {
         self.check()?;
         self.table.flush()?;
         let data_end = self.table.file_bytes();
-        // A builder is consumed when it finishes.
+        // Finishing consumes the builder.
         let table = std::mem::replace(
             &mut self.table,
             WriteOptions::new().build(Written::default()),
@@ -293,7 +294,7 @@ impl ObjectTableBuilder {
         })
     }
 
-    /// Begins to upload the parts that are full.
+    /// Begins to upload the full parts.
     async fn upload_full_parts(&mut self) -> Result<()> {
         loop {
             let part = {
@@ -313,13 +314,13 @@ impl ObjectTableBuilder {
     }
 }
 
-/// What a [`TableBuilder`] has written, shared with it.
+/// The bytes that a [`TableBuilder`] has written, shared with it.
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
 
 impl Written {
     fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
-        // Nothing that holds the lock can panic.
+        // No code that holds the lock can panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

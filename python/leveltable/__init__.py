@@ -1,7 +1,7 @@
 """Reads and writes LevelDB's tables (``.ldb``, ``.sst``), and reads, builds, compacts and repairs its databases: without LevelDB, its lock, or a compiler.
 
 >>> import leveltable as lt
->>> with lt.TableBuilder("fruit.ldb") as t:  # appears whole when the block ends
+>>> with lt.TableBuilder("fruit.ldb") as t:  # appears complete when the block ends
 ...     t["apple"] = b"red"  # keys in ascending order
 ...     t["banana"] = b"yellow"
 >>> table = lt.open("fruit.ldb")
@@ -10,8 +10,8 @@ b'red'
 >>> list(table.items("b"))
 [(b'banana', b'yellow')]
 
-Keys and values are ``bytes``. Where they are passed in, ``str`` is taken as UTF-8. Lookups and walks release the interpreter's
-lock, so threads run side by side.
+Keys and values are ``bytes``. Arguments can also be ``str``, which is encoded as UTF-8. Lookups and
+walks release the interpreter's lock, so that threads run in parallel.
 """
 
 from ._native import Batches, publish, repair_database, salvage, verify

@@ -1,4 +1,5 @@
-"""What goes wrong. Files that cannot be read or written raise ``OSError``, as elsewhere in Python."""
+"""The exceptions of this package. Files that cannot be read or written raise ``OSError``, as
+elsewhere in Python."""
 
 import errno
 
@@ -10,7 +11,8 @@ class Error(Exception):
 class CorruptionError(Error):
     """A table is damaged.
 
-    ``section`` is the part of the file, such as ``"data block"``, and ``offset`` its place in bytes from the start. Both are
+    ``section`` is the part of the file, such as ``"data block"``, and ``offset`` the offset in
+bytes from its start. Both are
     ``None`` if the damage has no single place.
     """
 
@@ -28,7 +30,8 @@ class NotATableError(Error):
 
 
 class OrderError(Error):
-    """A key does not come after the one before it, or the keys of a table are in another order than the bytewise one."""
+    """A key does not come after the previous one, or the keys of a table are in another order than
+    the bytewise one."""
 
 
 _CLASSES: dict[str, type[Error]] = {
@@ -51,10 +54,11 @@ _NUMBERS = {
 def _make(
     kind: str, message: str, path: str | None, number: int | None, cause: str | None, place: tuple[str, int] | None
 ) -> Exception:
-    """Returns the exception for an error of the engine: of this ``kind``, and if it is about a file, with what caused it."""
+    """Returns the exception for an error of the engine: of this ``kind``, and with its cause if it
+    is about a file."""
     if kind in ("Io", "Replaced"):
         number = number or (errno.ESTALE if kind == "Replaced" else _NUMBERS.get(cause or ""))
-        # Of the number, Python makes a FileNotFoundError and so on.
+        # Python turns the number into FileNotFoundError and so on.
         return OSError(number, message.removeprefix(f"{path}: "), path) if number else OSError(message)
     if kind == "Corruption" and place is not None:
         return CorruptionError(message, *place)

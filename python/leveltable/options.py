@@ -1,18 +1,18 @@
-"""What can be passed in, for type checkers."""
+"""Types of arguments, for type checkers."""
 
 from os import PathLike
 from typing import Literal, TypedDict
 
-#: ``str`` is taken as UTF-8.
+# : ``str`` is encoded as UTF-8.
 Data = bytes | bytearray | memoryview | str
 Key = Data | None
 Path = str | PathLike[str]
-#: The codecs that the engine lists, for ``compression``.
+# : The engine's codecs, for ``compression``.
 Codec = Literal["snappy", "zstd", "zlib", "deflate", "none"]
 
 
 class WriteOptions(TypedDict, total=False):
-    """Options of whatever writes a table; ``TableBuilder`` says what they do."""
+    """Options for writing tables; ``TableBuilder`` describes them."""
 
     compression: Codec
     level: int

@@ -1,11 +1,11 @@
-"""What tables say of themselves, and what was done. Sizes are in bytes."""
+"""Reports on tables, and results of functions. Sizes are in bytes."""
 
 from os import PathLike
 from typing import NamedTuple
 
 
 class Stats(NamedTuple):
-    """What a table has done since it was opened, by all threads."""
+    """Counts of a table's work since it was opened, for all threads."""
 
     source_reads: int
     source_bytes: int
@@ -18,7 +18,8 @@ class Stats(NamedTuple):
 
 
 class Properties(NamedTuple):
-    """What a table says of itself. ``first_key`` and ``last_key`` are ``None`` in an empty table and above 4,096 bytes."""
+    """A table's properties. ``first_key`` and ``last_key`` are ``None`` in an empty table and if
+    longer than 4,096 bytes."""
 
     comparator: str
     creator: str | None
@@ -35,7 +36,7 @@ class Properties(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What was written."""
+    """A summary of a new table."""
 
     entries: int
     key_bytes: int
@@ -48,7 +49,8 @@ class Summary(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What ``verify`` found. ``severity`` is damage, unchecked, warning or note; ``offset`` is a place in the file."""
+    """A finding of ``verify``. ``severity`` is damage, unchecked, warning or note; ``offset`` is a
+    place in the file."""
 
     severity: str
     section: str
@@ -58,7 +60,8 @@ class Finding(NamedTuple):
 
 
 class VerifyReport(NamedTuple):
-    """What ``verify`` checked. ``is_sound`` if that was everything, and nothing is damaged. Lists the first 1,000 findings."""
+    """The result of ``verify``. ``is_sound`` if everything was checked, and nothing is damaged.
+    Lists the first 1,000 findings."""
 
     is_sound: bool
     file_bytes: int
@@ -72,7 +75,8 @@ class VerifyReport(NamedTuple):
 
 
 class LostRange(NamedTuple):
-    """Part of a file, from offset ``start`` up to ``stop``, whose entries are lost: those between the keys ``after`` and ``before``."""
+    """A part of a file, from offset ``start`` up to ``stop``, whose entries are lost: those between
+    the keys ``after`` and ``before``."""
 
     start: int
     stop: int
@@ -83,7 +87,8 @@ class LostRange(NamedTuple):
 
 
 class SalvageReport(NamedTuple):
-    """What ``salvage`` copied, and what is lost. ``is_complete`` if something says that no entry is."""
+    """The result of ``salvage``: what was copied, and what is lost. ``is_complete`` if something
+    proves that no entry is lost."""
 
     is_complete: bool
     file_bytes: int
@@ -94,9 +99,11 @@ class SalvageReport(NamedTuple):
 
 
 class BuiltDatabase(NamedTuple):
-    """A new database: tables and entries, the bytes of all its files, the level of the tables.
+    """A new database: number of tables and entries, the size of all its files, the level of the
+    tables.
 
-    ``leftovers`` are temporary directories beside it, of builds that were killed, unless one is at work there.
+    ``leftovers`` are temporary directories beside it, from killed builds, or from a build still at
+work.
     """
 
     tables: int
@@ -108,7 +115,8 @@ class BuiltDatabase(NamedTuple):
 
 
 class Compacted(NamedTuple):
-    """What ``compact_database`` did. With ``has_writer``, a program had the database open: what it writes is not in the new one."""
+    """The result of ``compact_database``. With ``has_writer``, a program had the database open: its
+    later changes are not in the new one."""
 
     bytes_before: int
     has_writer: bool
@@ -116,11 +124,13 @@ class Compacted(NamedTuple):
 
 
 class RepairFinding(NamedTuple):
-    """What ``repair_database`` has to say of a part of a database.
+    """A finding of ``repair_database`` about a part of a database.
 
-    ``grade`` is lost (data did not come back), unproven (keys may be missing, older than they were, or back although they were deleted),
-    left-out (what counted no longer) or note. What is lost or unproven are keys from ``first_key`` to ``last_key``, both included; the
-    range is open where one is ``None``. ``offset`` and ``length`` are bytes of ``file``; ``keys`` is the number of keys, if known.
+    ``grade`` is lost (data that cannot be read any more), unproven (keys may be missing, older than
+they were, or back although they were deleted), left-out (data that no longer counted) or note. For
+lost and unproven keys, ``first_key`` and ``last_key`` are the ends of the range, both included; the
+range is open where one is ``None``. ``offset`` and ``length`` refer to bytes of ``file``; ``keys``
+is the number of keys, if known.
     """
 
     grade: str
@@ -134,7 +144,8 @@ class RepairFinding(NamedTuple):
 
 
 class RepairedFile(NamedTuple):
-    """A file of a damaged database: how many versions were read from it (of a MANIFEST, records), and what became of it."""
+    """A file of a damaged database: the number of versions that were read from it (for a MANIFEST,
+    of records), and its state."""
 
     name: str
     kind: str
@@ -144,7 +155,7 @@ class RepairedFile(NamedTuple):
 
 
 class RepairReport(NamedTuple):
-    """What ``repair_database`` found and wrote. ``is_complete`` if nothing is lost or unproven."""
+    """The result of ``repair_database``. ``is_complete`` if nothing is lost or unproven."""
 
     is_complete: bool
     findings: list[RepairFinding]
@@ -156,8 +167,8 @@ class RepairReport(NamedTuple):
 class Version(NamedTuple):
     """A version of a key that a file of a database still holds; ``value`` is ``None`` for a deletion.
 
-    ``state`` is live, overwritten, deleted (``by`` a later sequence number), or file not listed. ``offset`` is that of the
-    log's record, or of the table's block.
+    ``state`` is live, overwritten, deleted (``by`` a later sequence number), or file not listed.
+``offset`` is that of the log's record, or of the table's block.
     """
 
     sequence: int
@@ -169,7 +180,7 @@ class Version(NamedTuple):
 
 
 class DatabaseFile(NamedTuple):
-    """A file of a database's directory. Levels and keys are those of tables.
+    """A file of a database's directory. Only tables have levels and keys.
 
     ``kind`` is current, manifest, log, table or other; ``state`` is live, missing, obsolete, orphan or
     aside.
@@ -185,7 +196,7 @@ class DatabaseFile(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Bytes of a log or a MANIFEST that are no record, such as an end that its writer did not finish."""
+    """Bytes of a log or a MANIFEST that are not a record, such as an unfinished end."""
 
     file: str
     offset: int
@@ -195,7 +206,8 @@ class Gap(NamedTuple):
 
 
 class Recovery(NamedTuple):
-    """What opening a database read of its logs, and what it passed over. ``unreadable_tables`` are names with the reasons."""
+    """What was read of a database's logs when it was opened, and what was skipped.
+    ``unreadable_tables`` has names with the reasons."""
 
     without_manifest: bool
     changes: int

@@ -4,7 +4,8 @@
 >>> df = spark.read.format("leveltable").load("s3://bucket/words/manifest")  # columns key and value, binary
 >>> df.where(df.key == b"apple").show()  # reads one block of one table
 
-With ``spark.sql.python.filterPushdown.enabled`` set to ``true``, comparisons of ``key`` decide what is read. The option
+With ``spark.sql.python.filterPushdown.enabled`` set to ``true``, comparisons of ``key`` limit what
+is read. The option
 ``partitions`` is the number of tasks, 16 by default.
 """
 
@@ -34,7 +35,7 @@ SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary())])
 
 
 def register(spark: SparkSession) -> None:
-    """Makes ``spark.read.format("leveltable")`` known, and lets filters reach it."""
+    """Registers ``spark.read.format("leveltable")``, and enables filters for it."""
     spark.dataSource.register(LeveltableSource)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
 
@@ -55,7 +56,8 @@ class LeveltableSource(DataSource):
 
 @dataclass
 class Part(InputPartition):
-    """Keys from ``start`` on that come before ``stop``, of the publication ``set_id`` if it is a set."""
+    """Keys at or after ``start`` and before ``stop``, of the publication ``set_id`` if it is a
+    set."""
 
     start: bytes | None
     stop: bytes | None
@@ -71,7 +73,7 @@ class TableReader(DataSourceReader):
         self.stop: bytes | None = None
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Takes the comparisons of the key; yields the others, which Spark evaluates."""
+        """Takes comparisons of the key; yields the other filters, which Spark evaluates."""
         for filter in filters:
             bounds = _bounds(filter)
             if bounds is None:
@@ -87,7 +89,7 @@ class TableReader(DataSourceReader):
         with lt.open(self.path) as table:
             found = []
             is_key = self.start is not None and self.stop == self.start + b"\0"
-            # A single key needs no part of a table to be opened here.
+            # For a single key, the table need not be opened here.
             for start, stop in [(None, None)] if is_key else table.splits(self.parts):
                 if self.start is not None:
                     start = self.start if start is None else max(start, self.start)
@@ -110,7 +112,8 @@ class TableReader(DataSourceReader):
 
 
 def _bounds(filter: Filter) -> tuple[bytes | None, bytes | None] | None:
-    """The keys that pass: from the first bound on, before the second. ``None`` if it is no comparison of the key."""
+    """The keys that pass: at or after the first bound, before the second. ``None`` if it is not a
+    comparison of the key."""
     value = getattr(filter, "value", None)
     if getattr(filter, "attribute", None) != ("key",) or not isinstance(value, bytes | bytearray):
         return None
@@ -130,7 +133,7 @@ def _bounds(filter: Filter) -> tuple[bytes | None, bytes | None] | None:
 
 
 def _without_null(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """``batch`` in the schema of tables, which have no NULL: an error names its row."""
+    """``batch`` in the schema of tables, which allows no NULL: an error names its row."""
     for name, other in [("key", "value"), ("value", "key")]:
         for row in batch.filter(batch[name].is_null()).slice(0, 1).to_pylist():
             of = "NULL" if row[other] is None else f"X'{row[other].hex().upper()}'"
@@ -141,11 +144,13 @@ def _without_null(batch: pa.RecordBatch) -> pa.RecordBatch:
 def build_tables(
     df: DataFrame, directory: str, *, key: str = "key", value: str = "value", tables: int = 16, **options
 ) -> DataFrame:
-    """Returns a frame with a row (``path``, ``entries``) for each of up to ``tables`` tables, which its tasks write.
+    """Returns a frame with a row (``path``, ``entries``) for each of up to ``tables`` tables, which
+    its tasks write.
 
-    The tables hold the rows of ``df``, sorted by ``key``, in ranges that do not overlap. Each attempt of a task writes a name of its
-    own in ``directory``, a path or URL: publish those that the frame's ``collect()`` returns, and no others. Keys must differ. A key or
-    a value that is NULL is an error. ``options`` are those of ``TableBuilder``.
+    The tables hold the rows of ``df``, sorted by ``key``, in ranges that do not overlap. Each
+attempt of a task writes to its own name in ``directory``, a path or URL: publish those that the
+frame's ``collect()`` returns, and no others. Keys must be distinct. A NULL key or value is an
+error. ``options`` are those of ``TableBuilder``.
     """
 
     def build(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -162,8 +167,9 @@ def build_tables(
 def write_set(df: DataFrame, manifest: str, *, replacing: lt.Table | None = None, **options) -> str:
     """Writes the rows of ``df`` as a set of tables, sorted by key. Returns the publication's id.
 
-    ``manifest`` is a path or URL; the tables lie beside it. What failed attempts leave there is not published. ``replacing`` is the
-    set to replace, as ``open`` returned it; without it, there must be none. ``options`` are those of ``build_tables``.
+    ``manifest`` is a path or URL; the tables are written beside it. Tables of failed attempts are
+not published. ``replacing`` is the set to replace, as ``open`` returned it; without it, no set may
+exist. ``options`` are those of ``build_tables``.
     """
     directory = posixpath.dirname(manifest) if "://" in manifest else os.path.dirname(os.path.abspath(manifest))
     written = build_tables(df, directory, **options).collect()

@@ -1,4 +1,4 @@
-"""Tables, sets and databases, and what writes a table."""
+"""Tables, sets and databases, and functions that write them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ Items = Iterator[tuple[bytes, bytes]]
 
 
 class Reader(_native.Reader):
-    """What tables, sets and databases have in common. Any number of threads may use one at once."""
+    """The common methods of tables, sets and databases. Any number of threads may use one at
+    once."""
 
     def __init__(self, source: Path | bytes, **options: Any):
         self._source, self._options = source, options
@@ -34,15 +35,16 @@ class Reader(_native.Reader):
         return self.keys()
 
     def items(self, start: Key = None, stop: Key = None, *, prefix: Key = None, reverse: bool = False) -> Items:
-        """Iterates over keys and values from ``start`` on, before ``stop``, and with ``prefix``; with ``reverse`` from the last."""
+        """Iterates over keys and values at or after ``start``, before ``stop``, and with
+        ``prefix``; with ``reverse`` from the last."""
         return chain.from_iterable(self._walk(start, stop, prefix, reverse))
 
     def keys(self, start: Key = None, stop: Key = None, *, prefix: Key = None, reverse: bool = False) -> Iterator[bytes]:
-        """Iterates over the keys, as ``items``. Values are read, too."""
+        """Iterates over the keys, like ``items``. Values are read as well."""
         return map(itemgetter(0), self.items(start, stop, prefix=prefix, reverse=reverse))
 
     def values(self, start: Key = None, stop: Key = None, *, prefix: Key = None, reverse: bool = False) -> Iterator[bytes]:
-        """Iterates over the values, as ``items``."""
+        """Iterates over the values, like ``items``."""
         return map(itemgetter(1), self.items(start, stop, prefix=prefix, reverse=reverse))
 
     def prefix(self, prefix: Data, *, reverse: bool = False) -> Items:
@@ -59,7 +61,7 @@ class Reader(_native.Reader):
         return partial(type(self), **self._options), (self._source,)
 
     def _state(self) -> str:
-        """What ``__repr__`` says of an open one."""
+        """What ``__repr__`` shows of an open one."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -72,7 +74,7 @@ class Reader(_native.Reader):
 
 
 class Table(_native.Table, Reader):
-    """An open table, or a set of tables that reads like one; ``open`` says what the arguments are."""
+    """An open table, or a set of tables that reads like one; ``open`` describes the arguments."""
 
     def __len__(self) -> int:
         entries = self._about()["entries"]
@@ -82,11 +84,11 @@ class Table(_native.Table, Reader):
 
     @property
     def set_id(self) -> str | None:
-        """The publication of a set, which pickling keeps to. ``None`` for a table."""
+        """The publication of a set, which pickling preserves. ``None`` for a table."""
         return self._about()["set_id"]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A set is read by all workers as it was published, or not at all.
+        # All workers read the same publication of a set, or fail.
         return partial(open, **self._options, set_id=self.set_id), (self._source,)
 
     def _state(self) -> str:
@@ -99,11 +101,13 @@ class Table(_native.Table, Reader):
 
 
 class Database(_native.Database, Reader):
-    """The live contents of a LevelDB database, read without its lock, beside a writer or without one. Writes nothing.
+    """The live contents of a LevelDB database, read without its lock, whether or not a writer is at
+    work. Writes nothing.
 
-    Shows the contents as of opening until ``refresh`` is called. ``cache`` is the size in bytes of a block cache of its own.
-    ``skip_damaged`` leaves out damaged records of logs, which ``recovery`` then lists. ``without_manifest`` reads all files that
-    are there, for a directory whose MANIFEST is lost.
+    Shows the contents as of opening until ``refresh`` is called. ``cache`` is the size in bytes of
+its own block cache.
+    ``skip_damaged`` leaves out damaged records of logs, which ``recovery`` then lists.
+``without_manifest`` reads all existing files, for a directory whose MANIFEST is lost.
     """
 
     def _state(self) -> str:
@@ -113,11 +117,12 @@ class Database(_native.Database, Reader):
 def open(source: Path | bytes, *, cache: int | None = None, check_order: bool = False, set_id: str | None = None) -> Table:
     """Opens a table or a set: ``source`` is a path, the bytes of a table, or a URL, such as ``s3://bucket/table.ldb``.
 
-    ``cache`` is the size in bytes of a block cache of its own; otherwise all share one of 32 MiB. ``check_order`` reads the whole
-    table to see that its keys ascend, which is of use for large tables that other programs wrote. ``set_id`` is the publication
-    that a set must be.
+    ``cache`` is the size in bytes of its own block cache; otherwise all share one of 32 MiB.
+``check_order`` reads the whole table to check that its keys ascend, which is useful for large
+tables of other programs. ``set_id`` is the publication that a set must have.
 
-    Stores are reached as the environment says: ``AWS_REGION``, ``AWS_ENDPOINT``, ``AWS_ACCESS_KEY_ID`` and so on, ``AZURE_..``,
+    Stores are configured by environment variables: ``AWS_REGION``, ``AWS_ENDPOINT``,
+``AWS_ACCESS_KEY_ID`` and so on, ``AZURE_..``,
     ``GOOGLE_..``.
     """
     table = Table(source, cache=cache, check_order=check_order)
@@ -132,12 +137,14 @@ def open(source: Path | bytes, *, cache: int | None = None, check_order: bool = 
 class TableBuilder(_native.TableBuilder):
     """Writes a table at ``path``, a file or a URL, from its first key to its last.
 
-    It appears when it is finished, as by the end of a ``with`` block, and not at all if that ends by an exception.
+    It appears when it is finished, for example at the end of a ``with`` block, and not at all if
+that ends with an exception.
 
-    Options: ``compression`` (``"snappy"``, ``"zstd"``, ``"zlib"``, ``"none"``), its ``level``, ``block_size`` in bytes (4096),
-    ``filter`` (``"ribbon"``, which LevelDB ignores, ``"bloom"``, ``"none"``), ``bits_per_key`` (10), a filter of prefixes by
-    ``prefix_delimiter`` (one byte) or ``prefix_length``, ``leveldb=True`` for what LevelDB itself would write, ``replace=False``
-    to keep a file that is there. ``properties`` are stored in the table.
+    Options: ``compression`` (``"snappy"``, ``"zstd"``, ``"zlib"``, ``"none"``), its ``level``,
+``block_size`` in bytes (4096), ``filter`` (``"ribbon"``, which LevelDB ignores, ``"bloom"``,
+``"none"``), ``bits_per_key`` (10), a filter of prefixes by ``prefix_delimiter`` (one byte) or
+``prefix_length``, ``leveldb=True`` for LevelDB's own format, ``replace=False`` to keep an existing
+file. ``properties`` are stored in the table.
     """
 
     def __init__(self, path: Path, **_: Any):
@@ -164,9 +171,11 @@ class TableBuilder(_native.TableBuilder):
 
 
 def write_arrow(path: Path, data: Any, *, key: str = "key", value: str = "value", **options: Unpack[WriteOptions]) -> Summary:
-    """Writes a table of the rows of ``data``, which has ``__arrow_c_stream__``: a pyarrow or polars table, a reader, ..
+    """Writes a table with the rows of ``data``, which has ``__arrow_c_stream__``: a pyarrow or
+    polars table, a reader, ..
 
-    The column ``key`` ascends, and each key is there once. Columns are binary or text. ``options`` are those of ``TableBuilder``.
+    The column ``key`` must ascend without duplicates. Columns are binary or text. ``options`` are
+those of ``TableBuilder``.
     """
     if not hasattr(data, "__arrow_c_stream__"):
         raise TypeError(f"data must be Arrow, with __arrow_c_stream__, not {type(data).__name__}")
@@ -176,7 +185,8 @@ def write_arrow(path: Path, data: Any, *, key: str = "key", value: str = "value"
 
 
 def merge(target: Path, sources: Sequence[Path | bytes | Reader], **options: Unpack[WriteOptions]) -> Summary:
-    """Writes one table of the entries of several, which are paths, URLs, or open tables, sets and databases.
+    """Writes one table with the entries of several sources: paths, URLs, or open tables, sets and
+    databases.
 
     Of equal keys, the first source's entry is kept: name the newest first.
     """
@@ -200,8 +210,9 @@ def build_database(
 ) -> BuiltDatabase:
     """Builds a LevelDB database: a directory, which appears at ``path`` complete and synced, or not at all.
 
-    ``entries`` is a mapping, or pairs in ascending order of their keys. Nothing is replaced: what is at ``path`` is an error. By default
-    tables are compressed and filtered as LevelDB does; ``TableBuilder`` says what the options do. The same entries make the same bytes.
+    ``entries`` is a mapping, or pairs in ascending order of their keys. Nothing is replaced: an
+existing ``path`` is an error. By default tables are compressed and filtered as by LevelDB;
+``TableBuilder`` describes the options. The same entries give the same bytes.
     """
     if isinstance(entries, Mapping):
         entries = _sorted(entries)
@@ -222,8 +233,9 @@ def compact_database(
 ) -> Compacted:
     """Writes the live entries of a database to a new one, which appears at ``new`` complete and synced, or not at all.
 
-    Only reads ``path``, without its lock. Keeps the keys from ``start`` on, before ``stop``, and with ``prefix``. ``changes`` maps keys to
-    new values, or to ``None`` to delete them, and is made last. As much space as ``path`` takes must be free, unless ``ignore_space``.
+    Only reads ``path``, without its lock. Keeps the keys at or after ``start``, before ``stop``,
+and with ``prefix``. ``changes`` maps keys to new values, or to ``None`` to delete them, and is
+applied last. As much space as ``path`` takes must be free, unless ``ignore_space`` is set.
 
     If the result's ``has_writer`` is set, a program has the database open: do not put the new one in its place.
     """

@@ -1,4 +1,5 @@
-//! Entries as Arrow record batches, by the C stream interface: pyarrow, DuckDB, polars and pandas take them without a copy.
+//! Entries as Arrow record batches, through the C stream interface: pyarrow, DuckDB, polars and pandas accept them without
+//! a copy.
 
 use std::iter;
 use std::sync::Arc;
@@ -21,15 +22,15 @@ use crate::keys::Bounds;
 use crate::output::Builder;
 use crate::walk::Walk;
 
-/// Most bytes of a batch, unless one entry alone has more.
+/// Maximum size of a batch in bytes, unless a single entry is larger.
 const MAX_BYTES: usize = 64 << 20;
 
-/// The entries of a range, as record batches. Each stream that is asked for walks the range from its start.
+/// The entries of a range, as record batches. Each requested stream walks the range from its start.
 #[pyclass(frozen, module = "leveltable")]
 pub(crate) struct Batches {
     pub(crate) handle: Handle,
     pub(crate) bounds: Bounds,
-    /// Most rows of a batch.
+    /// Maximum number of rows of a batch.
     pub(crate) rows: usize,
 }
 
@@ -47,12 +48,12 @@ impl Batches {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        drop(requested_schema); // a wish, which a producer need not fulfil
+        drop(requested_schema); // a request that a producer need not follow
         let step = self.handle.step(self.bounds.clone(), false);
         let mut walk = Walk::new(step.map_err(raise)?);
         let (rows, schema) = (self.rows, Arc::new(schema()));
         let batch_schema = Arc::clone(&schema);
-        // Runs without the interpreter.
+        // Runs without the interpreter's lock.
         let batches = iter::from_fn(move || {
             let read = walk.read(rows, MAX_BYTES).transpose()?;
             Some(match read {
@@ -75,7 +76,7 @@ impl Batches {
     }
 }
 
-/// Adds the rows of `data`, which has `__arrow_c_stream__`, by its columns of these names.
+/// Adds the rows of `data`, which has `__arrow_c_stream__`, from its columns of these names.
 pub(crate) fn add(
     builder: &mut Builder,
     data: &Bound<'_, PyAny>,

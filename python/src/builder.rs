@@ -1,4 +1,4 @@
-//! `TableBuilder`, and the options of whatever writes a table.
+//! `TableBuilder`, and the options for writing tables.
 
 use std::mem;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ fn unknown_filter<T>(name: &str) -> PyResult<T> {
     ))
 }
 
-/// The codec that is named, if one is.
+/// The codec with this name, if there is one.
 pub(crate) fn codec(name: Option<&str>, level: Option<i32>) -> PyResult<Option<Compression>> {
     let codec: Option<Compression> = match name {
         Some(name) => match name.parse() {
@@ -47,12 +47,12 @@ pub(crate) fn codec(name: Option<&str>, level: Option<i32>) -> PyResult<Option<C
     }
 }
 
-/// Options of whatever writes a table.
+/// Options for writing tables.
 #[pyclass(frozen, from_py_object, module = "leveltable._native")]
 #[derive(Clone)]
 pub(crate) struct Options {
     pub(crate) write: WriteOptions,
-    /// That of an upload.
+    /// Whether an upload may replace an object.
     replace: bool,
 }
 
@@ -112,7 +112,7 @@ impl Options {
 /// Writes a table.
 #[pyclass(subclass, module = "leveltable._native")]
 pub(crate) struct TableBuilder {
-    /// Never waited for: a builder has one user at a time.
+    /// Never contended: a builder has one user at a time.
     builder: Mutex<Builder>,
 }
 
@@ -145,7 +145,7 @@ impl TableBuilder {
         Ok(TableBuilder { builder })
     }
 
-    /// Adds an entry. Its key comes after the one before.
+    /// Adds an entry. Its key must come after the previous one.
     fn add(&mut self, py: Python<'_>, key: Data<'_>, value: Data<'_>) -> PyResult<()> {
         let added = match self.builder() {
             // Compressing a block takes some microseconds.
@@ -164,14 +164,14 @@ impl TableBuilder {
         arrow::add(self.builder(), data, [key, value])
     }
 
-    /// Ends the table, which appears now, synced to disk. Returns a summary.
+    /// Finishes the table, which appears now, synced to disk. Returns a summary.
     fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let builder = self.builder();
         let summary = py.detach(|| builder.finish()).map_err(raise)?;
         report::summary(py, &summary)
     }
 
-    /// Gives up. Leaves nothing behind.
+    /// Aborts the table. Leaves nothing behind.
     fn abort(&mut self, py: Python<'_>) -> PyResult<()> {
         match mem::replace(self.builder(), Builder::Ended) {
             Builder::Object(builder, runtime) => py.detach(|| runtime.wait(builder.abort())),
@@ -180,7 +180,7 @@ impl TableBuilder {
         .map_err(raise)
     }
 
-    /// Entries so far; `None` once the table is finished, or was given up.
+    /// Number of entries so far; `None` once the table is finished or aborted.
     fn _entries(&mut self) -> Option<u64> {
         match self.builder() {
             Builder::File(builder) => Some(builder.entries()),

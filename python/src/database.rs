@@ -45,13 +45,14 @@ impl Database {
         Ok(Reader::new(handle).add_subclass(Database))
     }
 
-    /// Reads the database again if it has changed. Returns whether it had. Walks go on showing what they began with.
+    /// Reads the database again if it has changed. Returns whether it had. Existing walks keep showing the old
+    /// contents.
     fn refresh(this: &Bound<'_, Self>) -> PyResult<bool> {
         let opened = opened(this)?;
         this.py().detach(|| opened.refresh()).map_err(raise)
     }
 
-    /// Opens all tables, so that walks end well even if a writer removes their files meanwhile.
+    /// Opens all tables, so that walks do not fail if a writer removes their files meanwhile.
     fn pin(this: &Bound<'_, Self>) -> PyResult<()> {
         let opened = opened(this)?;
         this.py().detach(|| opened.pin()).map_err(raise)
@@ -73,7 +74,7 @@ impl Database {
         files.iter().map(|file| report::file(py, file)).collect()
     }
 
-    /// What opening read of logs, and what it passed over.
+    /// What was read of the logs when the database was opened, and what was skipped.
     #[getter]
     fn recovery<'py>(this: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         report::recovery(this.py(), &opened(this)?.recovery())

@@ -1,4 +1,4 @@
-//! Errors as Python has them: classes of `leveltable.errors`, and `OSError`.
+//! Python's exceptions: classes of `leveltable.errors`, and `OSError`.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use leveltable::Error;
 use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 
-/// The exception that Python has for an error of the engine; `leveltable.errors` chooses the class.
+/// The Python exception for an error of the engine; `leveltable.errors` chooses the class.
 pub(crate) fn raise(error: Error) -> PyErr {
     let source = error.io_error();
     let number = source.and_then(io::Error::raw_os_error);
@@ -15,12 +15,12 @@ pub(crate) fn raise(error: Error) -> PyErr {
     let place = error.corruption();
     let place = place.map(|place| (place.section.to_string(), place.offset));
     let kind = format!("{:?}", error.kind());
-    // Here they are functions of the package.
+    // In Python, they are functions of this package.
     let message = error.to_string().replace(" of leveltable-repair", "");
     new("_make", (kind, message, path, number, cause, place))
 }
 
-/// An error without a class of its own.
+/// An error without its own class.
 pub(crate) fn other(message: impl Into<String>) -> PyErr {
     new("Error", (message.into(),))
 }
@@ -35,7 +35,7 @@ fn new(name: &str, args: impl for<'py> PyCallArgs<'py>) -> PyErr {
     })
 }
 
-/// Fails if a signal is to end the work, such as Ctrl-C. Called without the interpreter's lock.
+/// Fails if a signal, such as Ctrl-C, asks to end the work. Called without the interpreter's lock.
 pub(crate) fn check_signals() -> PyResult<()> {
     Python::attach(|py| py.check_signals())
 }

@@ -1,4 +1,4 @@
-//! Tables of each kind and databases, read in the same way.
+//! Tables of each kind and databases, behind one interface.
 
 use std::ops::Bound as Limit;
 use std::path::Path;
@@ -20,16 +20,16 @@ use crate::keys::Bounds;
 use crate::runtime::{Runtime, local, locate};
 use crate::walk::{Step, step_of};
 
-/// The property of a table that is the manifest of a set.
+/// The property that marks a table as the manifest of a set.
 const MANIFEST: &str = "leveltable.set";
 
-/// What `Table` says of itself when it is printed, and what `len` and `set_id` return.
+/// The facts that `Table` prints about itself, and that `len` and `set_id` return.
 #[derive(Default, IntoPyObject)]
 pub(crate) struct About {
     bytes: u64,
     entries: Option<u64>,
     filter: Option<String>,
-    /// Of a set, its publication and the number of its tables.
+    /// For a set, its publication and the number of its tables.
     set_id: Option<String>,
     tables: Option<usize>,
 }
@@ -37,7 +37,7 @@ pub(crate) struct About {
 /// An open table, set or database.
 pub(crate) type Handle = Arc<dyn Entries>;
 
-/// What tables, sets and databases have in common. Called without the interpreter's lock where it may read.
+/// The common interface of tables, sets and databases. Methods that may read are called without the interpreter's lock.
 pub(crate) trait Entries: Send + Sync {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>>;
 
@@ -46,20 +46,20 @@ pub(crate) trait Entries: Send + Sync {
     /// The entries within the bounds.
     fn step(&self, bounds: Bounds, reverse: bool) -> Result<Step>;
 
-    /// Bounds of up to `parts` parts of about the same size.
+    /// Bounds of up to `parts` parts of similar size.
     fn splits(&self, parts: usize) -> Result<Vec<(Limit<Bytes>, Limit<Bytes>)>>;
 
-    /// Fails if the keys of a prefix do not lie together.
+    /// Fails if the keys of a prefix need not be adjacent.
     fn check_prefix(&self, _: &[u8]) -> Result<()> {
         Ok(())
     }
 
-    /// `None` for a database, whose tables come and go.
+    /// `None` for a database, whose tables change.
     fn stats(&self) -> Option<Stats> {
         None
     }
 
-    /// `None` for all but tables, and for a table that other programs wrote.
+    /// `None` for anything but a table, and for a table that another program wrote.
     fn properties(&self) -> Option<&Properties> {
         None
     }
@@ -107,13 +107,13 @@ pub(crate) fn open(name: &Path, options: &OpenOptions) -> Result<Handle> {
     let source = source.named(name.to_string_lossy());
     match runtime.wait(options.open_async(source, None)) {
         Ok(table) if !is_manifest(table.properties()) => Ok(Arc::new(Remote(table, runtime))),
-        // A store that cannot replace on a condition has a directory of manifests there.
+        // In a store that cannot replace on a condition, there is a directory of manifests.
         Err(error) if !is_not_found(&error) => Err(error),
         found => open_set(found.err()),
     }
 }
 
-/// What is in a store, and the threads that its requests run on.
+/// An object in a store, and the threads of its requests.
 struct Remote<T>(T, Runtime);
 
 fn about_table(bytes: u64, entries: Option<u64>, filter: Option<&FilterEntry>) -> About {
@@ -138,7 +138,7 @@ impl Entries for Table {
         if reverse {
             return Ok(step_of(self.range(bounds).rev()));
         }
-        // Lends keys, which the range would copy.
+        // Lends keys, where the range would copy them.
         let mut cursor = Table::merge([self.range(bounds)])?;
         Ok(Box::new(move |chunk| {
             while chunk.has_room() && cursor.next()? {
@@ -165,7 +165,7 @@ impl Entries for Table {
     }
 }
 
-/// Implements [`Entries`] for what is in a store. Tables and sets have these methods alike, and no trait for them.
+/// Implements [`Entries`] for objects in a store. Tables and sets have the same methods, but no trait for them.
 macro_rules! remote {
     ($kind:ty, { $($own:tt)* }) => {
         impl Entries for Remote<$kind> {
@@ -256,7 +256,8 @@ impl Entries for Database {
         Ok(vec![(Limit::Unbounded, Limit::Unbounded)])
     }
 
-    /// Only in bytewise order do the keys of a prefix lie together. A range of them says so otherwise.
+    /// Only in bytewise order, the keys of a prefix are always adjacent. In another order, a range of them returns an
+    /// error.
     fn check_prefix(&self, prefix: &[u8]) -> Result<()> {
         if self.comparator() == BytewiseComparator.name() {
             return Ok(());

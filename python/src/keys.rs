@@ -1,4 +1,4 @@
-//! Keys, values and bounds as Python gives them.
+//! Keys, values and bounds from Python.
 
 use std::borrow::Cow;
 use std::ops::Bound as Limit;
@@ -12,13 +12,13 @@ use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
 /// A range of keys.
 pub(crate) type Bounds = (Limit<Vec<u8>>, Limit<Vec<u8>>);
 
-/// The first key of a part, and the first after it.
+/// The first key of a part, and the first key after it.
 pub(crate) type Ends = (Option<Vec<u8>>, Option<Vec<u8>>);
 
-/// A key or a value: the bytes of `bytes`, the UTF-8 of `str`, a copy of what may change.
+/// A key or a value: the bytes of `bytes`, the UTF-8 of `str`, or a copy of a mutable buffer.
 pub(crate) struct Data<'a>(Cow<'a, [u8]>);
 
-/// What may be left out.
+/// An optional key.
 pub(crate) type Key<'a> = Option<Data<'a>>;
 
 impl<'a, 'py> FromPyObject<'a, 'py> for Data<'a> {
@@ -48,7 +48,7 @@ impl AsRef<[u8]> for Data<'_> {
     }
 }
 
-/// The keys from `start` on that come before `stop` and begin with `prefix`.
+/// The keys at or after `start` and before `stop` that begin with `prefix`.
 pub(crate) fn bounds(keys: [Key<'_>; 3]) -> Bounds {
     let [mut start, mut stop, prefix] = keys.map(|key| Some(key?.0.into_owned()));
     if let Some(prefix) = prefix {
@@ -61,7 +61,8 @@ pub(crate) fn bounds(keys: [Key<'_>; 3]) -> Bounds {
     (lower, stop.map_or(Limit::Unbounded, Limit::Excluded))
 }
 
-/// A part of a table, which begins after a key and ends with one. The first key after `key` is `key` and a zero.
+/// The ends of a part of a table, which begins after a key and ends with one. The first key after `key` is `key` and a
+/// zero byte.
 pub(crate) fn ends((lower, upper): (Limit<Bytes>, Limit<Bytes>)) -> Ends {
     let after = |limit: Limit<Bytes>| match limit {
         Limit::Unbounded => None,

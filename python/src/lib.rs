@@ -1,5 +1,5 @@
-//! The extension module of the Python package `leveltable`: what it does is described where Python's users look, in
-//! `leveltable/__init__.py` and `leveltable/_native.pyi`.
+//! The extension module of the Python package `leveltable`, documented for its users in `leveltable/__init__.py` and
+//! `leveltable/_native.pyi`.
 
 mod arrow;
 mod builder;

@@ -1,4 +1,4 @@
-//! Where a table is written: to a file, or to a store.
+//! The destination of a table: a file, or a store.
 
 use std::mem;
 use std::path::Path;
@@ -9,16 +9,16 @@ use pyo3::Python;
 
 use crate::runtime::{Runtime, local, locate};
 
-/// Where a table is written.
+/// The destination of a table.
 pub(crate) enum Builder {
     File(TableBuilder<NewFile>),
     Object(ObjectTableBuilder, Runtime),
-    /// It is finished, or was given up.
+    /// It is finished or aborted.
     Ended,
 }
 
 impl Builder {
-    /// Begins the table `name`; an upload does not replace what is there unless `replace`.
+    /// Begins the table `name`; an upload does not replace an object unless `replace` is set.
     pub(crate) fn create(
         py: Python<'_>,
         name: &Path,

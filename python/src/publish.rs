@@ -1,4 +1,4 @@
-//! `publish`: tables become a set.
+//! `publish`: makes a set of tables.
 
 use std::path::PathBuf;
 
@@ -11,10 +11,11 @@ use crate::errors::{other, raise};
 use crate::runtime::{Runtime, locate};
 use crate::table::Reader;
 
-/// Publishes tables as one set, whose manifest is at `manifest`; they lie beside or below it. Returns the publication's id.
+/// Publishes tables as one set, whose manifest is at `manifest`; they must be in or below its directory. Returns the
+/// publication's id.
 ///
-/// Readers see the set that was there before, or this one. `replacing` is the set that is replaced, as `open` returned it; if
-/// another publisher was faster, that is an error. Without it, there must be no set yet. Empty tables are left out.
+/// Readers see the earlier set or this one. `replacing` is the set to replace, as `open` returned it; if another publisher
+/// was faster, that is an error. Without it, no set may exist yet. Empty tables are left out.
 #[pyfunction]
 #[pyo3(signature = (manifest, tables, *, replacing = None))]
 pub(crate) fn publish(

@@ -14,7 +14,7 @@ use crate::builder::Options;
 use crate::errors::{check_signals, raise};
 use crate::report;
 
-/// Ends the work after a signal, whose exception it leaves in `signal`.
+/// Ends the work after a signal, whose exception is stored in `signal`.
 fn look(signal: &mut PyResult<()>) -> ControlFlow<()> {
     *signal = check_signals();
     match signal {
@@ -23,7 +23,7 @@ fn look(signal: &mut PyResult<()>) -> ControlFlow<()> {
     }
 }
 
-/// Reads all of a table, checks it, and reports what is wrong.
+/// Reads a whole table, checks it, and reports what is wrong.
 #[pyfunction]
 pub(crate) fn verify(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyAny>> {
     let mut signal = Ok(());
@@ -72,7 +72,7 @@ fn copy<D: Destination>(
     leveltable_repair::salvage(Source::open(source)?, to, options)
 }
 
-/// Finishes the new table, unless the work was ended.
+/// Finishes the new table, unless the work was interrupted.
 fn finish(report: SalvageReport, finish: impl FnOnce() -> Result<()>) -> Result<SalvageReport> {
     if !report.cancelled {
         finish()?;
@@ -80,11 +80,11 @@ fn finish(report: SalvageReport, finish: impl FnOnce() -> Result<()>) -> Result<
     Ok(report)
 }
 
-/// Writes what is left of the damaged database in the directory `path` to a new one at `new`, and reports what is lost or in doubt.
+/// Writes what is left of the damaged database in the directory `path` to a new one at `new`, and reports what is lost or unproven.
 ///
 /// Only reads `path`. The new database appears complete and synced, or not at all. `comparator` names the order of the keys, if no
-/// MANIFEST is left that does: "leveldb.BytewiseComparator", or "idb_cmp1" for Chrome's IndexedDB. As much space as `path` takes must be
-/// free, unless `ignore_space`. While a program has the database open, this fails.
+/// MANIFEST is left to name it: "leveldb.BytewiseComparator", or "idb_cmp1" for Chrome's IndexedDB. As much space as `path` takes must
+/// be free, unless `ignore_space` is set. This fails while a program has the database open.
 #[pyfunction]
 #[pyo3(signature = (path, new, *, comparator=None, ignore_space=false))]
 pub(crate) fn repair_database<'py>(

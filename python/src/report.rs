@@ -17,7 +17,7 @@ use pyo3::types::PyDict;
 
 type Made<'py> = PyResult<Bound<'py, PyAny>>;
 
-/// Makes the tuple `$class` of `leveltable.reports`: of fields that `$from` has under the same names, and of others.
+/// Makes the tuple `$class` of `leveltable.reports`: from fields of `$from` with the same names, and from others.
 macro_rules! tuple {
     ($py:expr, $class:literal, $from:expr, [$($same:ident),*], { $($field:ident: $value:expr),* $(,)? }) => {{
         let fields = PyDict::new($py);

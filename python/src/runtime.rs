@@ -1,4 +1,4 @@
-//! Where requests to stores run, and what URLs name.
+//! The threads of requests to stores, and the meaning of URLs.
 
 use std::fmt::Display;
 use std::path::{self, Path, PathBuf};
@@ -11,7 +11,7 @@ use object_store::path::Path as ObjectPath;
 use pyo3::Python;
 use url::Url;
 
-/// The threads that requests run on. They are those of one process: after a fork, the child has none of them.
+/// The threads of requests. They belong to one process: after a fork, the child has none of them.
 #[derive(Clone, Copy)]
 pub(crate) struct Runtime {
     tokio: &'static tokio::runtime::Runtime,
@@ -32,7 +32,7 @@ impl Runtime {
             .enable_all()
             .build()
             .map_err(|error| Error::io("starting threads for requests", error))?;
-        // Never freed, since a process that was forked could not join the threads.
+        // Never freed, since a forked process could not join the threads.
         let tokio = Box::leak(Box::new(tokio));
         let process = std::process::id();
         Ok(*current.insert(Runtime { tokio, process }))
@@ -52,7 +52,7 @@ impl Runtime {
     }
 }
 
-/// The file that `name` is the path or the URL of; `None` for the URL of an object.
+/// The file with the path or the URL `name`; `None` for the URL of an object.
 pub(crate) fn local(name: &Path) -> Result<Option<PathBuf>> {
     let Some(url) = name.to_str().filter(|name| name.contains("://")) else {
         return Ok(Some(name.to_owned()));

@@ -1,4 +1,4 @@
-//! `Reader`, which tables and databases have in common, and `Table`.
+//! `Reader`, the base class of tables and databases, and `Table`.
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -15,7 +15,7 @@ use crate::keys::{Bounds, Data, Ends, Key, bounds, ends};
 use crate::report;
 use crate::walk::{Lists, Walk};
 
-/// What tables, sets and databases have in common. Any number of threads may use one at once.
+/// The common methods of tables, sets and databases. Any number of threads may use one at once.
 #[pyclass(frozen, subclass, module = "leveltable._native")]
 pub(crate) struct Reader {
     /// `None` once it is closed. Only locked to copy it.
@@ -34,7 +34,7 @@ impl Reader {
         handle.ok_or_else(|| PyValueError::new_err("it is closed"))
     }
 
-    /// What is read, and the bounds from a start to a stop and of a prefix.
+    /// The handle, and the bounds for a start, a stop and a prefix.
     fn range(&self, keys: [Key<'_>; 3]) -> PyResult<(Handle, Bounds)> {
         let handle = self.handle()?;
         if let [_, _, Some(prefix)] = &keys {
@@ -48,7 +48,7 @@ impl Reader {
 impl Reader {
     /// Returns the value of `key`, or `default`.
     ///
-    /// A key that the filter excludes is not read; any other takes one block, from the cache or the file.
+    /// A key that the filter excludes takes no read; any other takes one block, from the cache or the file.
     #[pyo3(signature = (key, default = None))]
     fn get<'py>(
         &self,
@@ -99,9 +99,10 @@ impl Reader {
         Ok(Lists::new(Walk::new(step)))
     }
 
-    /// Returns the entries that `items` has as Arrow record batches of up to `rows` rows, with the columns `key` and `value`.
+    /// Returns the same entries as `items`, as Arrow record batches of up to `rows` rows, with the columns `key` and `value`.
     ///
-    /// Pass the result to pyarrow, DuckDB, polars or pandas: they take it by `__arrow_c_stream__`, as often as they like.
+    /// Pass the result to pyarrow, DuckDB, polars or pandas, which read it through `__arrow_c_stream__`, any number of
+    /// times.
     #[pyo3(signature = (start = None, stop = None, *, prefix = None, rows = 65_536))]
     fn batches(&self, start: Key, stop: Key, prefix: Key, rows: usize) -> PyResult<Batches> {
         if rows == 0 {
@@ -126,7 +127,7 @@ impl Reader {
 #[pyclass(frozen, subclass, extends = Reader, module = "leveltable._native")]
 pub(crate) struct Table;
 
-/// Options that keep blocks in a cache of `bytes`, or in the one that all share.
+/// Options that keep blocks in a cache of `bytes`, or in the shared one.
 pub(crate) fn cached(bytes: Option<u64>) -> OpenOptions {
     match bytes {
         None => OpenOptions::new(),
@@ -160,21 +161,21 @@ impl Table {
         Ok(Reader::new(handle.map_err(raise)?).add_subclass(Table))
     }
 
-    /// Returns bounds of up to `parts` parts of about the same size, for workers to read: `table.items(start, stop)` of each.
+    /// Returns bounds of up to `parts` parts of similar size, for workers to read: `table.items(start, stop)` for each.
     fn splits(this: &Bound<'_, Self>, parts: usize) -> PyResult<Vec<Ends>> {
         let handle = handle_of(this)?;
         let parts = this.py().detach(|| handle.splits(parts)).map_err(raise)?;
         Ok(parts.into_iter().map(ends).collect())
     }
 
-    /// What was read so far, and what filters and the cache have saved.
+    /// Counts of what was read so far, and what filters and the cache have saved.
     #[getter]
     fn stats<'py>(this: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let stats = handle_of(this)?.stats();
         stats.map(|it| report::stats(this.py(), it)).transpose()
     }
 
-    /// What the table says of itself. `None` for a set, and for a table that LevelDB wrote.
+    /// The table's properties. `None` for a set, and for a table that LevelDB wrote.
     #[getter]
     fn properties<'py>(this: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let handle = handle_of(this)?;
@@ -184,7 +185,7 @@ impl Table {
             .transpose()
     }
 
-    /// The size in bytes, the entries, the filter; of a set its publication and the number of tables.
+    /// The size in bytes, the number of entries, and the filter; for a set its publication and the number of tables.
     fn _about(this: &Bound<'_, Self>) -> PyResult<About> {
         Ok(handle_of(this)?.about())
     }

@@ -1,4 +1,4 @@
-//! Walks over entries, in chunks: the interpreter's lock is released once for thousands of entries.
+//! Walks over entries in chunks: the interpreter's lock is released once for thousands of entries.
 
 use std::mem;
 use std::sync::{Mutex, PoisonError};
@@ -12,13 +12,15 @@ use pyo3::types::PyList;
 
 use crate::errors::raise;
 
-/// Entries of the first chunk, so that a short walk reads little; each chunk has twice as many as the one before.
+/// Number of entries in the first chunk, so that a short walk reads little; each chunk has twice as many as the one
+/// before.
 const FIRST: usize = 16;
-/// Most entries of a chunk, and most bytes, unless one entry alone has more.
+/// Maximum number of entries of a chunk, and of bytes, unless a single entry is larger.
 const MOST: usize = 8192;
 const MAX_BYTES: usize = 1 << 20;
 
-/// Appends the next entries while there is room; leaves room only at the end. It is not called again after that, or after an error.
+/// Appends the next entries while there is room; room is left only at the end. It is not called again after that, or after an
+/// error.
 pub(crate) type Step = Box<dyn FnMut(&mut Chunk) -> Result<()> + Send>;
 
 /// The step of an iterator.
@@ -36,11 +38,11 @@ pub(crate) fn step_of(
     })
 }
 
-/// Entries, in the columns that Arrow has.
+/// Entries, in Arrow's columns.
 pub(crate) struct Chunk {
     keys: LargeBinaryBuilder,
     values: LargeBinaryBuilder,
-    /// Most entries, and the bytes at which it is full.
+    /// Maximum number of entries, and the number of bytes at which it is full.
     most: usize,
     full: usize,
 }
@@ -59,7 +61,7 @@ impl Chunk {
     }
 }
 
-/// The entries of a range, one chunk after the other: what comes next, or the end, or an error.
+/// The entries of a range, one chunk after another: the next step, the end, or an error.
 pub(crate) struct Walk(Result<Option<Step>>);
 
 impl Walk {
@@ -67,7 +69,7 @@ impl Walk {
         Walk(Ok(Some(step)))
     }
 
-    /// Reads the next keys and values, until there are `most` or `full` bytes; `None` at the end.
+    /// Reads the next keys and values, until there are `most` entries or `full` bytes; `None` at the end.
     pub(crate) fn read(
         &mut self,
         most: usize,
@@ -76,7 +78,7 @@ impl Walk {
         let Some(mut step) = mem::replace(&mut self.0, Ok(None))? else {
             return Ok(None);
         };
-        // Memory that is not used costs nothing.
+        // Unused memory costs nothing.
         let column =
             || LargeBinaryBuilder::with_capacity(most.min(MOST), full.min(most.saturating_mul(64)));
         let mut chunk = Chunk {
@@ -97,9 +99,9 @@ impl Walk {
 /// An iterator over lists of entries.
 #[pyclass(module = "leveltable._native")]
 pub(crate) struct Lists {
-    /// Never waited for: an iterator has one user at a time.
+    /// Never contended: an iterator has one user at a time.
     walk: Mutex<Walk>,
-    /// Entries of the next list.
+    /// Number of entries of the next list.
     entries: usize,
 }
 

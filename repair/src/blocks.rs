@@ -12,17 +12,17 @@ use crate::file::{File, open_sound};
 pub struct BlockInfo {
     /// Offset in bytes from the start of the file.
     pub offset: u64,
-    /// Bytes that it takes in the file, compressed, the five of its trailer included.
+    /// Size in the file in bytes: compressed, with its trailer of five bytes.
     pub stored_bytes: u64,
-    /// Bytes without compression, and without a trailer.
+    /// Size in bytes without compression and trailer.
     pub bytes: u64,
     /// `"none"`, `"snappy"`, `"zstd"`, `"zlib"` or `"deflate"`.
     pub codec: &'static str,
     /// Number of entries.
     pub entries: u64,
-    /// Bytes of the entries' keys, shared prefixes counted each time.
+    /// Total length of the entries' keys in bytes, shared prefixes counted each time.
     pub key_bytes: u64,
-    /// Bytes of the entries' values.
+    /// Total length of the entries' values in bytes.
     pub value_bytes: u64,
     /// The first key and the last; `None` in a block without entries.
     pub key_range: Option<(Bytes, Bytes)>,
@@ -34,7 +34,7 @@ pub struct BlockInfo {
 ///
 /// # Errors
 ///
-/// Those of [`layout`](crate::layout()), and of a damaged index.
+/// Errors of [`layout`](crate::layout()), and of a damaged index.
 ///
 /// ```
 /// use leveltable::WriteOptions;
@@ -88,13 +88,13 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Sums over the blocks read so far, with the first key and the last, as [`blocks`] shows. All else is empty: sequence numbers,
-    /// deletions, filters, names.
+    /// Sums over the blocks read so far, with the first key and the last, as [`blocks`] shows. All other fields are empty: sequence
+    /// numbers, deletions, filters, names.
     pub fn totals(&self) -> &Properties {
         &self.totals
     }
 
-    /// Reads the next block, as the iterator does, and calls `each` with its entries. `None` after the last block.
+    /// Reads the next block, as the iterator does, and passes its entries to `each`. `None` after the last block.
     ///
     /// ```
     /// # let mut builder = leveltable::WriteOptions::new().build(Vec::new());
@@ -111,7 +111,7 @@ impl Blocks {
     ///
     /// # Errors
     ///
-    /// The block cannot be read, or is damaged. Its entries may not be all that were given to `each`.
+    /// The block cannot be read, or is damaged. `each` may then have got only some of its entries.
     pub fn next_with(&mut self, each: impl FnMut(&[u8], &[u8])) -> Option<Result<BlockInfo>> {
         let read = match self.index.advance() {
             Ok(false) => return None,

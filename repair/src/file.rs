@@ -1,4 +1,4 @@
-//! A file as it is read: bytes at offsets, blocks at handles, and every error with its place.
+//! The source of a table: bytes at offsets, blocks at handles, and errors with their place.
 
 use std::io;
 use std::iter;
@@ -25,7 +25,7 @@ impl File {
         Ok(file)
     }
 
-    /// The error with the path of the file, if that is known.
+    /// The error with the path of the file, if it is known.
     pub(crate) fn at_path(&self, error: Error) -> Error {
         match self.source.name() {
             Some(path) => error.at_path(&PathBuf::from(path)),
@@ -50,12 +50,12 @@ impl File {
         .map_err(|e| Error::io(format!("reading {len} bytes at offset {start}"), e))
     }
 
-    /// Where the footer begins; 0 in a file that is too short for one.
+    /// Where the footer begins; 0 if the file is too short for one.
     pub(crate) fn footer_offset(&self) -> u64 {
         self.size.saturating_sub(Footer::LEN as u64)
     }
 
-    /// The footer; where there is none, the error says what the file is instead.
+    /// The footer; if there is none, the error says what the file is.
     pub(crate) fn footer(&self) -> Result<Footer> {
         let bytes = self.read(self.footer_offset()..self.size)?;
         Footer::decode(&bytes).or_else(|defect| {
@@ -69,15 +69,16 @@ impl File {
         })
     }
 
-    /// Refuses a table of one of LevelDB's relatives, whose blocks may be sound and still not be a table's data.
+    /// Rejects a table of one of LevelDB's relatives, whose blocks may be sound and still not be a table's data.
     pub(crate) fn refuse_foreign(&self) -> Result<()> {
-        // If the end cannot be read, the rest may be a table all the same.
+        // If the end cannot be read, the file may still be a table.
         let footer = self.read(self.footer_offset()..self.size).ok();
         let foreign = footer.and_then(|footer| foreign_table(&footer));
         foreign.map_or(Ok(()), |what| Err(not_a_table(&what)))
     }
 
-    /// Where the frame of the block of `section` at `handle` lies, before the footer. The section at `named_by` has the handle.
+    /// Where the frame of the block of `section` at `handle` lies, before the footer. `named_by` is the section that contains
+    /// the handle.
     pub(crate) fn range_of(
         &self,
         handle: BlockHandle,
@@ -102,7 +103,7 @@ pub(crate) fn open_sound(frame: &Bytes) -> Result<Bytes, Defect> {
     open_frame(frame)
 }
 
-/// Where the blocks lie that an index lists.
+/// The ranges of the blocks in an index.
 pub(crate) fn handles(index: &Bytes) -> impl Iterator<Item = Range<u64>> {
     let mut entries = Entries::of_damaged(index.clone()).ok();
     iter::from_fn(move || {

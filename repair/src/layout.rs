@@ -8,7 +8,7 @@ use leveltable::{Result, Section, Source};
 
 use crate::file::File;
 
-/// Where the parts of a table's file lie that are not data; see [`layout`].
+/// The parts of a table's file other than data, and where they lie; see [`layout`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Layout {
@@ -16,22 +16,22 @@ pub struct Layout {
     pub metaindex: NamedBlock,
     /// The index block, which has an entry for each data block.
     pub index: NamedBlock,
-    /// The blocks that the metaindex names: filter blocks, and whatever else a writer put there.
+    /// The blocks that the metaindex lists: filter blocks, and any others that the writer added.
     pub named: Vec<NamedBlock>,
-    /// Offset of the footer in bytes, which is 48 before the end of the file.
+    /// Offset of the footer in bytes, 48 before the end of the file.
     pub footer_offset: u64,
 }
 
-/// A block of a [`Layout`] that is no data block; nothing but the name says what is in it.
+/// A block of a [`Layout`] other than a data block; only its name says what it contains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NamedBlock {
-    /// `metaindex`, `index`, or the name in the metaindex: `filter.` and the policy's for a filter block, `about.prefixes.` and the
-    /// extractor's for a filter of prefixes.
+    /// `metaindex`, `index`, or the name in the metaindex: `filter.` and the policy's name for a filter block, `about.prefixes.`
+    /// and the extractor's name for a filter of prefixes.
     pub name: Bytes,
     /// Offset in bytes from the start of the file.
     pub offset: u64,
-    /// Bytes that it takes in the file, the five of its trailer included.
+    /// Size in the file in bytes, with its trailer of five bytes.
     pub stored_bytes: u64,
 }
 
@@ -45,7 +45,7 @@ impl NamedBlock {
     }
 }
 
-/// Finds out where metaindex, index and footer lie, and what the metaindex names. Reads footer and metaindex.
+/// Finds metaindex, index and footer, and the blocks that the metaindex lists. Reads footer and metaindex.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Repairs LevelDB's databases, checks their table files, lists what these are made of, and copies what can be read of damaged ones.
+//! Repairs LevelDB's databases, checks their table files, lists the parts of these, and copies what can be read of damaged ones.
 //!
 //! | | |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! [`guide::repair`] is for the owner of a broken database.
 //!
 //! `repair` takes a directory. All others take a [`Source`](leveltable::Source): a file, memory, or anything that implements
-//! [`ReadAt`](leveltable::ReadAt). They stand on [`leveltable::format`], which says what is in the bytes of a table.
+//! [`ReadAt`](leveltable::ReadAt). They build on [`leveltable::format`], which describes the bytes of a table.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -27,7 +27,7 @@
 mod blocks;
 mod file;
 pub mod guide {
-    //! The page of `docs/` in the repository that is for the owner of a broken database.
+    //! The guide for the owner of a broken database, from `docs/` in the repository.
 
     #[doc = include_str!("../docs/repair.md")]
     pub mod repair {}
@@ -48,7 +48,7 @@ pub use verify::{Finding, Severity, VerifyOptions, VerifyReport, verify};
 #[doc(hidden)]
 pub mod sister_crates {
     //! For the other crates of the workspace, which are released together with this one, and for tests: databases in directories of
-    //! any kind. May change at any time.
+    //! any kind. They may change at any time.
 
     use std::sync::Arc;
 

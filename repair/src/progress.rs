@@ -1,4 +1,4 @@
-//! Progress of a long run over a file, and the callback that hears of it.
+//! Progress of a long run over a file, and the callback that receives it.
 
 use std::fmt;
 use std::io;
@@ -6,25 +6,26 @@ use std::ops::ControlFlow;
 
 use leveltable::{Error, Result};
 
-/// How far a verification, a salvage or a repair has come, in bytes of the file or of all files. [`VerifyOptions`](crate::VerifyOptions) has
-/// an example.
+/// Progress of a verification, a salvage or a repair, in bytes of the file or of all files. [`VerifyOptions`](crate::VerifyOptions) has an
+/// example.
 ///
-/// A verification goes through the file once. A salvage goes through it twice: it looks for blocks first, then copies them. So does a repair,
-/// and if the MANIFEST leaves doubt, it compares all tables in between.
+/// A verification goes through the file once. A salvage goes through it twice: it looks for blocks first, then copies them. So does a
+/// repair, and if the MANIFEST leaves doubt, it compares all tables in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Bytes done so far. Never falls; at the end it is `total`.
+    /// Bytes done so far. Never decreases; at the end it equals `total`.
     pub done: u64,
-    /// Bytes to do: the size of the file for a verification, twice that for a salvage, three times that of all files for a repair.
+    /// Total number of bytes: the size of the file for a verification, twice that for a salvage, three times that of all files for
+    /// a repair.
     pub total: u64,
 }
 
-/// Calls back as a run proceeds, if there is a callback, and remembers whether that asked to end the run.
+/// Calls the callback, if there is one, as a run proceeds, and remembers whether it asked to end the run.
 #[derive(Default)]
 pub(crate) struct Reporter<'a> {
     done: u64,
-    /// Bytes to do.
+    /// Total number of bytes.
     pub(crate) total: u64,
     /// Whether the callback asked to end the run.
     pub(crate) is_cancelled: bool,
@@ -38,8 +39,8 @@ impl fmt::Debug for Reporter<'_> {
 }
 
 impl Reporter<'_> {
-    /// Reports that `done` bytes are done, unless more were before. The callback is not called again after it asked to
-    /// end the run.
+    /// Reports that `done` bytes are done, unless more were reported before. The callback is not called again after it
+    /// has asked to end the run.
     pub(crate) fn reach(&mut self, done: u64) -> ControlFlow<()> {
         let total = self.total;
         self.done = done.clamp(self.done, total);
@@ -54,7 +55,7 @@ impl Reporter<'_> {
         }
     }
 
-    /// Reports that `done` bytes are done. Fails if the run is to end.
+    /// Reports that `done` bytes are done. Fails if the callback asks to end the run.
     pub(crate) fn proceed(&mut self, done: u64) -> Result<()> {
         if self.reach(done).is_break() {
             return Err(Error::io("repairing", io::ErrorKind::Interrupted.into()));
@@ -62,7 +63,7 @@ impl Reporter<'_> {
         Ok(())
     }
 
-    /// Reports, now and then, that so many of all steps of one of the thirds of the run are done.
+    /// Reports, now and then, that `done` of `all` steps of one third of the run are done.
     pub(crate) fn proceed_within(&mut self, third: u64, done: u64, all: u64) -> Result<()> {
         if !done.is_multiple_of(1024) {
             return Ok(());
@@ -72,7 +73,7 @@ impl Reporter<'_> {
         self.proceed(self.total / 3 * third + part as u64)
     }
 
-    /// Reports that the run is complete. It is too late to cancel it.
+    /// Reports that the run is complete. The run cannot be cancelled any more.
     pub(crate) fn complete(&mut self) {
         let _ = self.reach(self.total);
         self.is_cancelled = false;

@@ -46,7 +46,7 @@ impl WriteOptions {
     ///
     /// # Errors
     ///
-    /// As [`create`](WriteOptions::create).
+    /// Same as [`create`](WriteOptions::create).
     pub fn create_db(&self, path: impl AsRef<Path>) -> Result<DbTableBuilder<NewFile>> {
         Ok(DbTableBuilder::over(self.for_internal_keys().create(path)?))
     }
@@ -68,7 +68,7 @@ impl DbTableBuilder<NewFile> {
     ///
     /// # Errors
     ///
-    /// As [`WriteOptions::create`].
+    /// Same as [`WriteOptions::create`].
     pub fn create(path: impl AsRef<Path>) -> Result<DbTableBuilder<NewFile>> {
         WriteOptions::new().create_db(path)
     }
@@ -79,7 +79,7 @@ impl<W: io::Write> DbTableBuilder<W> {
     ///
     /// # Errors
     ///
-    /// As [`TableBuilder::finish`].
+    /// Same as [`TableBuilder::finish`].
     pub fn finish_into_writer(self) -> Result<(W, Summary)> {
         self.table.finish_into_writer()
     }
@@ -97,7 +97,7 @@ impl<D: Destination> DbTableBuilder<D> {
     ///
     /// # Errors
     ///
-    /// As [`TableBuilder::add`], and [`ErrorKind::TooLarge`] for a sequence number above [`MAX_SEQUENCE`], after which
+    /// Same as [`TableBuilder::add`], and [`ErrorKind::TooLarge`] for a sequence number above [`MAX_SEQUENCE`], after which
     /// nothing has changed.
     pub fn put(
         &mut self,
@@ -113,7 +113,7 @@ impl<D: Destination> DbTableBuilder<D> {
     ///
     /// # Errors
     ///
-    /// As [`put`](DbTableBuilder::put).
+    /// Same as [`put`](DbTableBuilder::put).
     pub fn delete(&mut self, user_key: impl AsRef<[u8]>, sequence: u64) -> Result<()> {
         let key = InternalKey::new(user_key.as_ref(), sequence, ValueType::Deletion);
         self.add(key, [])
@@ -123,7 +123,7 @@ impl<D: Destination> DbTableBuilder<D> {
     ///
     /// # Errors
     ///
-    /// As [`put`](DbTableBuilder::put).
+    /// Same as [`put`](DbTableBuilder::put).
     pub fn add_version(
         &mut self,
         user_key: impl AsRef<[u8]>,
@@ -140,7 +140,7 @@ impl<D: Destination> DbTableBuilder<D> {
     ///
     /// # Errors
     ///
-    /// As [`put`](DbTableBuilder::put).
+    /// Same as [`put`](DbTableBuilder::put).
     pub fn add(&mut self, key: InternalKey<'_>, value: impl AsRef<[u8]>) -> Result<()> {
         if key.sequence > MAX_SEQUENCE {
             let message = format!("sequence number {} does not fit 56 bits", key.sequence);
@@ -152,7 +152,7 @@ impl<D: Destination> DbTableBuilder<D> {
     }
 
     /// The builder of the table as it is stored, for all that does not depend on the form of keys: [`property`](TableBuilder::property),
-    /// [`flush`](TableBuilder::flush), [`file_bytes`](TableBuilder::file_bytes). An entry added there is one with an internal key.
+    /// [`flush`](TableBuilder::flush), [`file_bytes`](TableBuilder::file_bytes). Entries added there must have internal keys.
     pub fn table_mut(&mut self) -> &mut TableBuilder<D> {
         &mut self.table
     }
@@ -161,7 +161,7 @@ impl<D: Destination> DbTableBuilder<D> {
     ///
     /// # Errors
     ///
-    /// As [`TableBuilder::finish`].
+    /// Same as [`TableBuilder::finish`].
     pub fn finish(self) -> Result<Summary> {
         self.table.finish()
     }

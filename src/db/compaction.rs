@@ -64,17 +64,17 @@ impl DbCursor {
 }
 
 impl<D: FnMut(&[u8]) -> bool> Compaction<D> {
-    /// Whether to leave out a deletion, unless a snapshot is older than it: there are no older versions in other tables that it would
-    /// hide. `false` by default.
+    /// Whether to leave out deletions, except those that are newer than a snapshot. Only correct if no other table holds an older
+    /// version of their keys. `false` by default.
     pub fn drop_deletions(self, yes: bool) -> Compaction {
         self.drop_deletions_where(if yes { |_| true } else { |_| false })
     }
 
-    /// As [`drop_deletions`](Compaction::drop_deletions), for the user keys of which `hides_nothing` returns `true`: no table that is not
-    /// compacted may hold an older version. Replaces what was said of deletions before.
+    /// Like [`drop_deletions`](Compaction::drop_deletions), but only for user keys for which `hides_nothing` returns `true`: no table
+    /// that is not compacted may hold an older version. Replaces an earlier setting for deletions.
     ///
     /// Called at most once for each user key, in ascending order, and only for a deletion that is dropped if it returns `true`. So it can
-    /// go through the tables of deeper levels as the compaction goes on. In C++ LevelDB this is `IsBaseLevelForKey`.
+    /// advance through the tables of deeper levels as the compaction goes on. In C++ LevelDB this is `IsBaseLevelForKey`.
     ///
     /// ```
     /// # use leveltable::{OpenOptions, WriteOptions};
@@ -107,7 +107,7 @@ impl<D: FnMut(&[u8]) -> bool> Compaction<D> {
     ///
     /// # Errors
     ///
-    /// As [`DbCursor::next`]. There is no next entry after an error, which comes again.
+    /// Same as [`DbCursor::next`]. After an error, every further call returns it again.
     #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend")]
     pub fn next(&mut self) -> Result<Option<(InternalKey<'_>, &[u8])>> {
         while self.versions.next()? {
@@ -123,7 +123,7 @@ impl<D: FnMut(&[u8]) -> bool> Compaction<D> {
         &self.versions
     }
 
-    /// Whether somebody sees the current version, after those before it.
+    /// Whether anybody sees the current version, rather than a newer one of the same key.
     fn keeps_version(&mut self) -> bool {
         let (key, order) = (self.versions.internal_key(), &self.versions.order);
         let older = self.snapshots.partition_point(|&at| at < key.sequence);

@@ -55,9 +55,9 @@ pub struct DbCursor {
     /// Shows stored keys. In a snapshot, on the way forward, it stands on the current entry; on the way back on the last
     /// entry before those of the current user key.
     pub(super) stored: TableWalk,
-    /// Of user keys.
+    /// The order of user keys.
     pub(super) order: Order,
-    /// The sequence number of the snapshot that is shown; `None` where all entries are.
+    /// The sequence number of the snapshot that is shown; `None` if all entries are shown.
     pub(super) snapshot: Option<u64>,
     /// The current entry on the way back through a snapshot, if `on_kept`: the stored cursor has left it. On the way forward, a
     /// stored key with the user key whose other entries are passed over.
@@ -77,7 +77,7 @@ impl DbCursor {
         }
     }
 
-    /// The same, whose order tells that of its user keys.
+    /// Like `new`; takes the order of user keys from that of the stored keys.
     pub(super) fn of_walk(stored: TableWalk) -> DbCursor {
         let order = stored.order().ok().and_then(user_order).cloned();
         DbCursor::new(stored, order.unwrap_or(Order::Bytewise))
@@ -157,7 +157,7 @@ impl DbCursor {
         }
     }
 
-    /// Offset in its file of the block that the current entry lies in.
+    /// Offset, in its file, of the block that contains the current entry.
     #[doc(hidden)] // for histories, which say where a version is
     pub fn block_offset(&self) -> u64 {
         self.stored.block_offset()
@@ -168,8 +168,8 @@ impl DbCursor {
     ///
     /// # Errors
     ///
-    /// Those of reading a data block (see [`Table::get`](crate::Table::get)), and
-    /// [`ErrorKind::Corruption`](crate::ErrorKind::Corruption) for a stored key that is no internal key, as for all moves.
+    /// Errors of reading a data block (see [`Table::get`](crate::Table::get)), and
+    /// [`ErrorKind::Corruption`](crate::ErrorKind::Corruption) for a stored key that is not an internal key, as for all moves.
     pub fn seek(&mut self, user_key: impl AsRef<[u8]>) -> Result<bool> {
         self.on_kept = false;
         let sequence = self.snapshot.unwrap_or(MAX_SEQUENCE);
@@ -196,7 +196,7 @@ impl DbCursor {
     ///
     /// # Errors
     ///
-    /// As [`seek`](DbCursor::seek).
+    /// Same as [`seek`](DbCursor::seek).
     pub fn seek_to_first(&mut self) -> Result<bool> {
         self.seek_to_start(Direction::Forward)
     }
@@ -205,7 +205,7 @@ impl DbCursor {
     ///
     /// # Errors
     ///
-    /// As [`seek`](DbCursor::seek).
+    /// Same as [`seek`](DbCursor::seek).
     pub fn seek_to_last(&mut self) -> Result<bool> {
         self.seek_to_start(Direction::Backward)
     }
@@ -214,7 +214,7 @@ impl DbCursor {
     ///
     /// # Errors
     ///
-    /// As [`seek`](DbCursor::seek), and [`ErrorKind::InvalidState`](crate::ErrorKind::InvalidState) after a failed move.
+    /// Same as [`seek`](DbCursor::seek), and [`ErrorKind::InvalidState`](crate::ErrorKind::InvalidState) after a failed move.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend")]
     pub fn next(&mut self) -> Result<bool> {
@@ -225,7 +225,7 @@ impl DbCursor {
     ///
     /// # Errors
     ///
-    /// As [`next`](DbCursor::next).
+    /// Same as [`next`](DbCursor::next).
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
         self.step(Direction::Backward)
@@ -250,7 +250,7 @@ impl DbCursor {
         self.find_previous(snapshot, found)
     }
 
-    /// Ends a move in `direction` to a place from which on any user key may be shown.
+    /// Completes a move in `direction`, after which any user key may be shown.
     fn finish_move(&mut self, found: bool, direction: Direction) -> Result<bool> {
         match (self.snapshot, direction) {
             (None, _) => self.check_entry(found),
@@ -302,7 +302,8 @@ impl DbCursor {
         self.order.compare(user_key(a), user_key(b)).is_eq()
     }
 
-    /// Passes on whether the stored cursor was moved to an entry. It has no position after one that is no database's.
+    /// Passes on whether the stored cursor reached an entry. Takes away its position if that entry's key is not an
+    /// internal key.
     #[inline]
     fn check_entry(&mut self, moved: bool) -> Result<bool> {
         match self.stored.key().last_chunk::<8>() {
@@ -349,7 +350,7 @@ impl Walk for DbCursor {
 
     fn compare(&self, other: &DbCursor) -> Result<Ordering> {
         if self.snapshot.is_some() {
-            // Of each user key there is one entry.
+            // In a snapshot, each user key has one entry.
             return Ok(self.order.compare(self.user_key(), other.user_key()));
         }
         self.stored.compare(&other.stored)

@@ -15,14 +15,14 @@ use crate::format::internal_key::{InternalKey, ValueType};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Version {
-    /// It has this value.
+    /// The key has this value.
     Value(Bytes),
-    /// It was deleted. Not the same as absent: an engine must not go on to look in older tables.
+    /// The key was deleted. Not the same as absent: an engine must not go on to look in older tables.
     Deleted,
 }
 
 impl Version {
-    /// The value; `None` of a deletion.
+    /// The value; `None` for a deletion.
     pub fn into_value(self) -> Option<Bytes> {
         match self {
             Version::Value(value) => Some(value),
@@ -31,7 +31,7 @@ impl Version {
     }
 }
 
-/// An entry of a database's table. Engines make those of a memtable with [`new`](DbEntry::new).
+/// An entry of a database's table. Engines make the entries of a memtable with [`new`](DbEntry::new).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct DbEntry {

@@ -17,7 +17,7 @@ sorted_cursor!(
     DbCursor, stored_key, seek_stored
 );
 
-/// What is left of the range. The key is the stored one: user key, sequence number and type.
+/// The remaining entries of the range. The key is the stored one: user key, sequence number and type.
 impl SortedInput for DbRange {
     fn advance(&mut self) -> Result<bool> {
         self.advance()
@@ -32,7 +32,7 @@ impl SortedInput for DbRange {
     }
 }
 
-/// What is left of the compaction. The key is the stored one: user key, sequence number and type.
+/// The remaining entries of the compaction. The key is the stored one: user key, sequence number and type.
 impl SortedInput for Compaction {
     fn advance(&mut self) -> Result<bool> {
         Ok(self.next()?.is_some())

@@ -1,7 +1,7 @@
 //! Tables of a LevelDB database: user keys with sequence numbers, deletions, and several versions of a key.
 //!
 //! A database stores each change under an *internal key*: the user key, the number of the change, and whether it was a put or a
-//! deletion. User keys ascend, and the versions of one go from the newest to the oldest.
+//! deletion. User keys ascend, and the versions of each go from the newest to the oldest.
 //!
 //! | to | use |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | see it as of a sequence number | [`DbTable::at`](crate::DbTable::at), which makes a [`Snapshot`] |
 //! | walk several tables as one | [`DbTable::merge`](crate::DbTable::merge), which makes a [`DbCursor`] |
 //! | write a table | [`DbTableBuilder`](crate::DbTableBuilder) |
-//! | keep what somebody can still see | [`DbCursor::compact`], which makes a [`Compaction`] |
+//! | keep only what somebody can still see | [`DbCursor::compact`], which makes a [`Compaction`] |
 //! | take stored keys apart | [`InternalKey`] |
 //!
 //! A table alone does not say what the database holds: newer versions may lie in other tables and in the log. The crate

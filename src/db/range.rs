@@ -21,11 +21,11 @@ use crate::read::walk::run::TableRun;
 use crate::read::walk::table_walk::TableWalk;
 use crate::sorted_input::SortedCursor;
 
-/// Entries of a database's tables, from both ends; made by [`DbTable::range`], [`Snapshot::range`] and the like, or of a
-/// [`DbCursor`].
+/// Entries of a database's tables, from both ends; made by [`DbTable::range`], [`Snapshot::range`] and the like, or from
+/// a [`DbCursor`].
 ///
-/// Ends after its first error. [`advance`](DbRange::advance) lends entries; as an iterator, it copies each user key, and values are slices of
-/// their blocks. From the first entry that is taken from the back on, it has two cursors.
+/// Ends after its first error. [`advance`](DbRange::advance) lends entries; as an iterator, it copies each user key, and values are slices
+/// of their blocks. Once an entry is taken from the back, it has two cursors.
 ///
 /// ```
 /// use leveltable::{OpenOptions, WriteOptions};
@@ -46,7 +46,7 @@ use crate::sorted_input::SortedCursor;
 pub struct DbRange(pub(super) DoubleEnded<DbCursor>);
 
 impl DbRange {
-    /// What a snapshot of `sequence` sees of the range.
+    /// The range as a snapshot of `sequence` sees it.
     pub(super) fn at(mut self, sequence: u64) -> DbRange {
         self.0.front = self.0.front.at(sequence);
         self
@@ -82,7 +82,7 @@ impl DbRange {
         DbRange(DoubleEnded::new(DbCursor::of_walk(walk), error))
     }
 
-    /// The entries, of user keys within `bounds`, of tables that are opened when the range comes to them, one at a time: see
+    /// The entries, of user keys within `bounds`, of tables that are opened one at a time, when the range reaches them: see
     /// [`TableRange::of_run`](crate::TableRange::of_run). The comparator of the run is an
     /// [`InternalKeyComparator`](crate::db::InternalKeyComparator).
     pub fn of_run(run: impl TableRun + 'static, bounds: impl KeyRange) -> DbRange {
@@ -91,8 +91,8 @@ impl DbRange {
         DbRange(DoubleEnded::new(DbCursor::of_walk(walk), error))
     }
 
-    /// Takes the next entry from the front, as [`next`](Iterator::next) does, to lend it until another is taken from the front. Returns
-    /// `false` if none is left. Allocates nothing; see [`TableRange::advance`](crate::TableRange::advance).
+    /// Takes the next entry from the front, as [`next`](Iterator::next) does, and lends it until the next call that takes from the
+    /// front. Returns `false` if none is left. Allocates nothing; see [`TableRange::advance`](crate::TableRange::advance).
     ///
     /// ```
     /// # use leveltable::{OpenOptions, WriteOptions};
@@ -109,7 +109,7 @@ impl DbRange {
     ///
     /// # Errors
     ///
-    /// As [`DbCursor::next`]. The range has ended then.
+    /// Same as [`DbCursor::next`]. The range then ends.
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {
         self.0.advance(Direction::Forward)
@@ -122,13 +122,13 @@ impl DbRange {
         self.0.lent().map_or(&[], DbCursor::user_key)
     }
 
-    /// The sequence number of that [entry](DbRange::user_key); 0 if there is none.
+    /// The sequence number of the [current entry](DbRange::user_key); 0 if there is none.
     #[inline]
     pub fn sequence(&self) -> u64 {
         self.0.lent().map_or(0, DbCursor::sequence)
     }
 
-    /// Whether that [entry](DbRange::user_key) is a value or a deletion; a deletion if there is none.
+    /// Whether the [current entry](DbRange::user_key) is a value or a deletion; a deletion if there is none.
     #[inline]
     pub fn value_type(&self) -> ValueType {
         self.0
@@ -136,18 +136,18 @@ impl DbRange {
             .map_or(ValueType::Deletion, DbCursor::value_type)
     }
 
-    /// Its value; empty like [`user_key`](DbRange::user_key), and for a deletion.
+    /// The value of the current entry; empty when [`user_key`](DbRange::user_key) is, and for a deletion.
     #[inline]
     pub fn value(&self) -> &[u8] {
         self.0.lent().map_or(&[], DbCursor::value)
     }
 
-    /// A copy of its [user key](DbRange::user_key), to keep.
+    /// A copy of the current [user key](DbRange::user_key), to keep.
     pub fn key_bytes(&self) -> Bytes {
         Bytes::copy_from_slice(self.user_key())
     }
 
-    /// Its [value](DbRange::value), to keep: a slice of its block, which stays in memory meanwhile.
+    /// The current [value](DbRange::value), to keep: a slice of its block, which stays in memory meanwhile.
     pub fn value_bytes(&self) -> Bytes {
         self.0.lent().map_or_else(Bytes::new, DbCursor::value_bytes)
     }
@@ -175,7 +175,7 @@ fn direction(back: bool) -> Direction {
     }
 }
 
-/// The error of stored keys that are in no database's order.
+/// The error if the stored keys are not in the order of a database.
 fn not_internal_order(walk: &TableWalk) -> Option<Error> {
     let order = walk.order().ok()?;
     let message = || {
@@ -200,8 +200,8 @@ impl DbTable {
         self.range(..)
     }
 
-    /// All entries of the user keys within `bounds`, from either end. A filter of the prefixes of user keys is asked as by
-    /// [`Table::range`], and read for that; otherwise nothing is read until the first entry is taken.
+    /// All entries of the user keys within `bounds`, from either end. A filter of the prefixes of user keys is checked as
+    /// by [`Table::range`], and read for that; otherwise nothing is read until the first entry is taken.
     pub fn range(&self, bounds: impl KeyRange) -> DbRange {
         let bounds = bounds.key_bounds();
         let mut cursor = Cursor::of_table(&self.table, stored_bounds(&bounds));
@@ -219,7 +219,7 @@ impl DbTable {
         self.prefix_from(prefix, Bound::<&[u8]>::Unbounded)
     }
 
-    /// The entries of [`prefix`](DbTable::prefix) whose user keys come from `start` on; see [`Table::prefix_from`].
+    /// The entries of [`prefix`](DbTable::prefix) whose user keys are at or after `start`; see [`Table::prefix_from`].
     pub fn prefix_from(&self, prefix: impl AsRef<[u8]>, start: Bound<impl AsRef<[u8]>>) -> DbRange {
         match no_prefix_in(&self.order) {
             Some(error) => DbRange(DoubleEnded::new(self.cursor(), Some(error))),
@@ -233,7 +233,7 @@ impl DbTable {
     /// The order in which the tables are given matters only if two of them have the same user key with the same sequence
     /// number: these entries come in that order, and a snapshot sees the first.
     ///
-    /// As in a [merge of plain tables](crate::Table::merge), tables are not read that their properties or filters rule out.
+    /// As in a [merge of plain tables](crate::Table::merge), tables that their properties or filters rule out are not read.
     ///
     /// ```
     /// # use leveltable::{DbTable, OpenOptions, WriteOptions};
@@ -284,7 +284,7 @@ impl DbTable {
     }
 }
 
-/// All of the table.
+/// The whole table.
 impl From<&DbTable> for DbRange {
     fn from(table: &DbTable) -> DbRange {
         table.iter()
@@ -309,7 +309,7 @@ impl Iterator for DbRange {
         self.0.take(Direction::Forward)
     }
 
-    /// The last entry, at once: those between are not read, and so not checked.
+    /// Goes to the last entry at once: the entries between are not read, and so not checked.
     fn last(mut self) -> Option<Self::Item> {
         self.next_back()
     }

@@ -1,4 +1,4 @@
-//! What a database's table holds as of a sequence number: lookups of one user key or many, and ranges.
+//! A database's table as of a sequence number: lookups of one user key or many, and ranges.
 
 use std::ops::Bound;
 
@@ -19,8 +19,7 @@ use crate::read::parts::index::{BlockRef, Found};
 use crate::read::table::Table;
 use crate::read::table::get_many::{Lookup, sort_by_block};
 
-/// A table as a snapshot of a sequence number sees it: of each user key the newest version that is no newer; made by
-/// [`DbTable::at`].
+/// A table as of a sequence number: of each user key the newest version that is not newer; made by [`DbTable::at`].
 ///
 /// Lookups return deletions, after which an engine must not look in older tables. Ranges pass over deleted user keys.
 ///
@@ -48,7 +47,7 @@ pub struct Snapshot<'t> {
 }
 
 impl DbTable {
-    /// Returns the table as a snapshot of `sequence` sees it. [`MAX_SEQUENCE`] sees the newest versions.
+    /// Returns the table as of `sequence`. [`MAX_SEQUENCE`] sees the newest versions.
     pub fn at(&self, sequence: u64) -> Snapshot<'_> {
         Snapshot {
             table: self,
@@ -56,33 +55,34 @@ impl DbTable {
         }
     }
 
-    /// Returns the newest version of `user_key`, as [`Snapshot::get`] at [`MAX_SEQUENCE`]; `None` if the table holds none.
+    /// Returns the newest version of `user_key`, like [`Snapshot::get`] at [`MAX_SEQUENCE`]; `None` if the table holds
+    /// none.
     ///
     /// # Errors
     ///
-    /// Those of reading a data block; see [`Table::get`].
+    /// Errors of reading a data block; see [`Table::get`].
     pub fn get(&self, user_key: impl AsRef<[u8]>) -> Result<Option<Version>> {
         self.at(MAX_SEQUENCE).get(user_key)
     }
 
-    /// Whether the table may hold a version of `user_key`, a deletion perhaps, by filter and index alone. `false` is certain; see
-    /// [`Table::may_contain`].
+    /// Whether the table may hold a version of `user_key`, perhaps a deletion, according to filter and index alone. `false` is
+    /// certain; see [`Table::may_contain`].
     ///
     /// # Errors
     ///
-    /// As [`Table::may_contain`].
+    /// Same as [`Table::may_contain`].
     pub fn may_contain(&self, user_key: impl AsRef<[u8]>) -> Result<bool> {
         let newest = InternalKey::seek_target(user_key.as_ref(), MAX_SEQUENCE);
         self.table.may_contain(newest)
     }
 
-    /// The first data block that may hold `target` or an older version, by index and filter.
+    /// The first data block that may hold `target` or an older version, according to index and filter.
     fn first_block(&self, target: &[u8]) -> Result<Option<Found<'_>>> {
         self.table.candidate(target, self.table.order()?)
     }
 
     /// The data block after `found` if it, too, may hold versions of the user key of `target`. It may if the index key between them
-    /// has the same user key: LevelDB cuts between two user keys where it shortens, but nothing says who made a table.
+    /// has the same user key: A separator that LevelDB shortened lies between two user keys, but nothing says who wrote a table.
     fn block_after(&self, found: BlockRef, target: &[u8]) -> Result<Option<BlockRef>> {
         let separator = user_key(self.table.opened.parts.index.key(found));
         let next = found.block + 1;
@@ -91,8 +91,8 @@ impl DbTable {
         goes_on.then(|| self.table.opened.block(next)).transpose()
     }
 
-    /// Searches `block`, and after it those that may hold more versions, for the first entry at or after `target`. `None` if it is of
-    /// another user key.
+    /// Searches `block`, and the following ones that may hold more versions, for the first entry at or after `target`. `None` if it
+    /// has another user key.
     fn find_from(
         &self,
         mut found: BlockRef,
@@ -120,14 +120,14 @@ impl DbTable {
 }
 
 impl Snapshot<'_> {
-    /// Returns the version of `user_key`; `None` if the table holds none that is old enough.
+    /// Returns the version of `user_key` that the snapshot sees; `None` if the table holds none.
     ///
     /// Reads at most one data block, and none if the filter rejects the key. Reads a second one if an index key has this user
     /// key and the filter cannot exclude a block.
     ///
     /// # Errors
     ///
-    /// Those of reading a data block; see [`Table::get`].
+    /// Errors of reading a data block; see [`Table::get`].
     pub fn get(&self, user_key: impl AsRef<[u8]>) -> Result<Option<Version>> {
         Ok(self.get_entry(user_key)?.map(|entry| entry.version))
     }
@@ -136,7 +136,7 @@ impl Snapshot<'_> {
     ///
     /// # Errors
     ///
-    /// As [`get`](Snapshot::get).
+    /// Same as [`get`](Snapshot::get).
     pub fn get_entry(&self, user_key: impl AsRef<[u8]>) -> Result<Option<DbEntry>> {
         let target = InternalKey::seek_target(user_key.as_ref(), self.sequence);
         let table = self.table;
@@ -153,7 +153,7 @@ impl Snapshot<'_> {
     ///
     /// # Errors
     ///
-    /// As [`get`](Snapshot::get), for a block that cannot be read; no entry is returned then.
+    /// Same as [`get`](Snapshot::get), for a block that cannot be read; no entry is returned then.
     pub fn get_entries<K: AsRef<[u8]>>(&self, user_keys: &[K]) -> Result<Vec<Option<DbEntry>>> {
         let table = self.table;
         let mut wanted = Vec::with_capacity(user_keys.len());
@@ -191,7 +191,7 @@ impl Snapshot<'_> {
     ///
     /// # Errors
     ///
-    /// As [`get`](Snapshot::get).
+    /// Same as [`get`](Snapshot::get).
     pub fn contains_key(&self, user_key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(matches!(self.get(user_key)?, Some(Version::Value(_))))
     }
@@ -217,7 +217,8 @@ impl Snapshot<'_> {
         self.table.prefix(prefix).at(self.sequence)
     }
 
-    /// Returns the entries of [`prefix`](Snapshot::prefix) whose user keys come from `start` on; see [`Table::prefix_from`].
+    /// Returns the entries of [`prefix`](Snapshot::prefix) whose user keys are at or after `start`; see
+    /// [`Table::prefix_from`].
     pub fn prefix_from(&self, prefix: impl AsRef<[u8]>, start: Bound<impl AsRef<[u8]>>) -> DbRange {
         self.table.prefix_from(prefix, start).at(self.sequence)
     }
@@ -226,7 +227,7 @@ impl Snapshot<'_> {
     ///
     /// # Errors
     ///
-    /// Those of reading a data block; see [`Table::get`].
+    /// Errors of reading a data block; see [`Table::get`].
     pub fn first(&self) -> Result<Option<DbEntry>> {
         self.iter().next().transpose()
     }
@@ -235,7 +236,7 @@ impl Snapshot<'_> {
     ///
     /// # Errors
     ///
-    /// As [`first`](Snapshot::first).
+    /// Same as [`first`](Snapshot::first).
     pub fn last(&self) -> Result<Option<DbEntry>> {
         self.iter().next_back().transpose()
     }

@@ -46,7 +46,7 @@ use crate::read::table::table_cache::OpenTable;
 #[derive(Debug, Clone)]
 pub struct DbTable {
     pub(super) table: Table,
-    /// Of user keys.
+    /// The order of user keys.
     pub(super) order: Order,
 }
 
@@ -56,8 +56,8 @@ impl OpenOptions {
     ///
     /// # Errors
     ///
-    /// As [`open`](OpenOptions::open), and [`ErrorKind::Corruption`] if an index key that is read is no internal key, as in a plain
-    /// table.
+    /// Same as [`open`](OpenOptions::open), and [`ErrorKind::Corruption`] if an index key that is read is not an internal key, as
+    /// in a plain table.
     pub fn open_db(&self, path: impl AsRef<Path>) -> Result<DbTable> {
         self.open_db_source(Source::open(path)?)
     }
@@ -66,7 +66,7 @@ impl OpenOptions {
     ///
     /// # Errors
     ///
-    /// As [`open_db`](OpenOptions::open_db).
+    /// Same as [`open_db`](OpenOptions::open_db).
     pub fn open_db_source(&self, source: impl Into<Source>) -> Result<DbTable> {
         let order = self.order.clone().unwrap_or(Order::Bytewise);
         let mut options = self.clone();
@@ -89,7 +89,7 @@ impl DbTable {
     ///
     /// # Errors
     ///
-    /// As [`OpenOptions::open_db`].
+    /// Same as [`OpenOptions::open_db`].
     pub fn open(path: impl AsRef<Path>) -> Result<DbTable> {
         OpenOptions::new().open_db(path)
     }
@@ -102,21 +102,23 @@ impl DbTable {
         }
     }
 
-    /// Returns about how many bytes of the file all versions of the user keys within `bounds` take; see [`Table::approximate_bytes`].
+    /// Returns approximately how many bytes of the file all versions of the user keys within `bounds` take; see
+    /// [`Table::approximate_bytes`].
     ///
     /// # Errors
     ///
-    /// As [`Table::approximate_bytes`].
+    /// Same as [`Table::approximate_bytes`].
     pub fn approximate_bytes(&self, bounds: impl KeyRange) -> Result<u64> {
         let bounds = stored_bounds(&bounds.key_bounds());
         self.table.approximate_bytes(bounds)
     }
 
-    /// Returns a user key up to which about `fraction` of the bytes of all entries lie; see [`Table::key_at_fraction`].
+    /// Returns a user key before which about `fraction` of the bytes of all entries lie; see
+    /// [`Table::key_at_fraction`].
     ///
     /// # Errors
     ///
-    /// As [`Table::key_at_fraction`].
+    /// Same as [`Table::key_at_fraction`].
     pub fn key_at_fraction(&self, fraction: f64) -> Result<Option<Bytes>> {
         let key = self.table.key_at_fraction(fraction)?;
         Ok(key.map(|key| key.slice_ref(user_key(&key))))

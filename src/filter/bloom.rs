@@ -5,14 +5,14 @@ use super::{FilterBuilder, FilterPolicy};
 /// LevelDB's Bloom filter, named `leveldb.BuiltinBloomFilter2`. Every LevelDB can use it.
 ///
 /// A filter of `n` keys has `n * bits_per_key` bits (at least 64, rounded up to whole bytes), then one byte `k`. Each key sets
-/// `k` bits. LevelDB chooses `k = bits_per_key * 0.69`, close to the `bits_per_key * ln 2` with which the fewest absent keys
-/// pass. With an ideal hash that is `0.6185^bits_per_key` of them (Bloom 1970).
+/// `k` bits. LevelDB chooses `k = bits_per_key * 0.69`, close to `bits_per_key * ln 2`, which minimises false positives. With
+/// an ideal hash their rate is `0.6185^bits_per_key` (Bloom 1970).
 ///
-/// The hash has 32 bits and is weak on structured keys. At 10 bits per key and one filter for each 2 KiB, 1 % of absent random
-/// keys pass, and 3 % of absent decimal numbers. For tables that only this crate reads, use
+/// The hash has 32 bits and is weak on structured keys. At 10 bits per key and one filter for each 2 KiB, the false-positive
+/// rate is 1 % for random keys, and 3 % for decimal numbers. For tables that only this crate reads, use
 /// [`RibbonFilterPolicy`](crate::RibbonFilterPolicy).
 ///
-/// While it builds a filter it keeps 4 bytes for each key.
+/// A builder keeps 4 bytes for each key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BloomFilterPolicy {
     bits_per_key: u32,
@@ -28,7 +28,7 @@ impl BloomFilterPolicy {
 
     /// Number of bits that each key sets and each probe tests, 1 to 30.
     fn probes(&self) -> u8 {
-        // Truncated floating point, as in C++: another k would make another file.
+        // Truncated floating point, as in C++: another rounding would make another file.
         (f64::from(self.bits_per_key) * 0.69).clamp(1.0, 30.0) as u8
     }
 }
@@ -64,9 +64,9 @@ struct BloomFilterBuilder {
     hashes: Vec<u32>,
 }
 
-/// Most bytes in the array of a filter. In a longer one readers disagree on the modulus: C++ computes it in 64 bits,
-/// goleveldb in 32. At 10 bits per key the limit is reached at 429 million keys in one filter. With more keys the filter gets
-/// denser instead of longer.
+/// Maximum length of a filter's array, in bytes. For a longer one, readers disagree on the modulus: C++ computes it in 64
+/// bits, goleveldb in 32. At 10 bits per key the limit is reached at 429 million keys in one filter. With more keys the
+/// filter gets denser instead of longer.
 const MAX_BYTES: u64 = (u32::MAX / 8) as u64;
 
 impl FilterBuilder for BloomFilterBuilder {
@@ -99,7 +99,7 @@ impl FilterBuilder for BloomFilterBuilder {
 #[inline]
 fn probes(hash: u32, k: u8, bytes: usize) -> impl Iterator<Item = (usize, u32)> {
     let delta = hash.rotate_right(17);
-    // No probe is past the first half of 2^32: a longer array is one of that length.
+    // Probes stay within the first 2^32 bits: a longer array counts as one of that length.
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     (0..k).scan(hash, move |h, _| {
         // The bit is `h % (8 * bytes)`. Modulo 8 that is `h % 8`, and divided by 8 it is `h / 8 % bytes`.
@@ -113,7 +113,7 @@ fn probes(hash: u32, k: u8, bytes: usize) -> impl Iterator<Item = (usize, u32)> 
 #[expect(clippy::indexing_slicing, reason = "probes are below the length")]
 fn may_match(hash: u32, filter: &[u8]) -> bool {
     match filter.split_last() {
-        // As in LevelDB: an array of no bits holds no key, and a k above 30 is reserved for other encodings.
+        // As in LevelDB: an array without bits holds no key, and a k above 30 is reserved for other encodings.
         None | Some((_, [])) => false,
         Some((31.., _)) => true,
         Some((&k, array)) => {
@@ -154,7 +154,7 @@ fn signed(byte: u8) -> u32 {
 ///
 /// LevelDB before 1.18 hashed the tail of a key as `char`, which is signed on x86. goleveldb writes the same name with today's
 /// hash, which is unsigned. The file does not tell which, so a key may match if it matches under either hash. No key is
-/// hidden; up to twice as many absent keys pass.
+/// hidden; the false-positive rate at most doubles.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OldBloomFilterPolicy;
 
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
     use crate::filter::create_filter;
 
-    /// The expectations of LevelDB's `util/bloom_test.cc`. `tests/engine/golden.rs` compares whole filters with those of C++.
+    /// Expectations from LevelDB's `util/bloom_test.cc`. `tests/engine/golden.rs` compares whole filters with those of C++.
     #[test]
     fn small_filters_are_leveldbs() {
         let mut filter = Vec::new();

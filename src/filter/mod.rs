@@ -46,8 +46,8 @@ pub trait FilterPolicy: Debug + Send + Sync {
     /// Whether `key` may be in the set of keys that `filter` was made of. Returns `true` for every key of the set, and for as
     /// few others as possible.
     ///
-    /// `filter` comes from a file and can be any bytes, or none. It must not cause a panic. Return `true` for a filter that
-    /// makes no sense.
+    /// `filter` comes from a file and can be any bytes, or none. It must not cause a panic. Return `true` for an invalid
+    /// filter.
     fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool;
 
     /// Whether `about.pieces` divides a filter of the whole table, as it does ribbons.
@@ -76,8 +76,8 @@ pub trait FilterPolicy: Debug + Send + Sync {
 pub struct FilterLayout {
     /// Number of filters, empty ones included.
     pub filters: usize,
-    /// Whether one filter covers the whole table. Lookups then ask it before they search the index, or after, in a table in memory
-    /// whose last key passed.
+    /// Whether one filter covers the whole table. Lookups then check it before they search the index, or after it in a table in
+    /// memory if the previous key passed.
     pub whole_table: bool,
 }
 
@@ -90,7 +90,7 @@ pub struct FilterEntry {
     pub policy: String,
     /// Name of the [`PrefixExtractor`], parameters included, if it is a filter of prefixes; `None` for a filter of keys.
     pub prefixes: Option<String>,
-    /// Bytes of the filter block, as its handle says.
+    /// Size of the filter block in bytes, as in its handle.
     pub bytes: u64,
 }
 

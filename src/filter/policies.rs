@@ -1,22 +1,22 @@
-//! The list of the policies that are built in: readers, the tool and the Python package take them from here.
+//! The built-in policies: readers, the tool and the Python package take them from this list.
 
 use std::sync::Arc;
 
 use super::{BloomFilterPolicy, FilterPolicy, OldBloomFilterPolicy, RibbonFilterPolicy};
 
-/// A policy that is built in.
+/// A built-in policy.
 pub struct BuiltIn {
-    /// What users call it; `None` if it is only read.
+    /// Its name in options; `None` if it can only be read.
     pub option: Option<&'static str>,
-    /// What it is, for the tool's help.
+    /// Description for the tool's help.
     pub about: &'static str,
     /// Makes the policy, with this many bits per key.
     pub make: fn(f64) -> Arc<dyn FilterPolicy>,
-    /// Whether one filter covers the whole table, or each 2 KiB of it have one.
+    /// Whether one filter covers the whole table, rather than each 2 KiB of it.
     pub whole_table: bool,
 }
 
-/// The policies that are built in, the best first: a reader uses the first for which the table has a filter.
+/// The built-in policies, the best first: a reader uses the first one for which the table has a filter.
 pub static POLICIES: [BuiltIn; 3] = [
     BuiltIn {
         option: Some("ribbon"),
@@ -39,7 +39,7 @@ pub static POLICIES: [BuiltIn; 3] = [
 ];
 
 impl BuiltIn {
-    /// The policy as readers need it: a filter says itself how many bits it has.
+    /// The policy for readers: a filter itself says how many bits it has.
     pub(crate) fn reader(&self) -> Arc<dyn FilterPolicy> {
         (self.make)(10.0)
     }

@@ -1,4 +1,4 @@
-//! Prefixes of keys: which part of a key a prefix filter knows, and which scans it can answer.
+//! Prefixes of keys: which part of a key a prefix filter holds, and which scans it can answer.
 
 use std::fmt::Debug;
 use std::ops::Bound;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// Says which part at the front of a key is its *prefix*, such as the tenant in `tenant/user/42`.
 ///
 /// A table that is written with [`WriteOptions::prefix_filter`](crate::WriteOptions::prefix_filter) has a filter of the
-/// prefixes of its keys. A scan within one prefix asks it, and reads nothing if no key has the prefix.
+/// prefixes of its keys. A scan within one prefix checks it, and reads nothing if no key has the prefix.
 ///
 /// [`FixedPrefix`] and [`DelimitedPrefix`] are built in, and readers know them by their stored names. An application can have
 /// its own, which readers must be given with [`OpenOptions::prefix_extractor`](crate::OpenOptions::prefix_extractor).
@@ -15,13 +15,13 @@ use std::sync::Arc;
 /// # The one rule
 ///
 /// If `p` is the prefix of a key, then **every key that begins with `p` has the prefix `p`**, in this process and in any other.
-/// So the prefix of `p` itself is `p`. Where a key ends must not matter, nor what comes after the prefix.
+/// So the prefix of `p` itself is `p`. Neither the end of a key nor anything after the prefix may matter.
 ///
 /// For example, "up to the first slash" obeys the rule. "Up to the last slash" does not: `a/b` has the prefix `a/`, but `a/b/c`,
 /// which begins with `a/`, has the prefix `a/b/`. A scan of `a/` would miss it. A builder rejects keys that show that the rule is broken,
 /// but not every set of keys does.
 ///
-/// Keys without a prefix are fine. They are not in the filter, and no scan that may meet them asks it.
+/// Keys without a prefix are fine. They are not in the filter, and no scan that may meet them uses it.
 ///
 /// ```
 /// use leveltable::filter::PrefixExtractor;
@@ -47,14 +47,14 @@ use std::sync::Arc;
 pub trait PrefixExtractor: Debug + Send + Sync {
     /// Name of the rule with all its parameters, such as `leveltable.FixedPrefix(8)`.
     ///
-    /// A reader uses a prefix filter only if it has an extractor of the same name. Change the name whenever any key would get
-    /// another prefix.
+    /// A reader uses a prefix filter only if it has an extractor of the same name. Change the name whenever the prefix of any
+    /// key changes.
     fn name(&self) -> &str;
 
     /// Number of bytes at the front of `key` that are its prefix; `None` if it has none. A number above the length of the key
     /// counts as none.
     ///
-    /// `key` can be any bytes, or none: it comes from whoever asks, and in `verify` of the crate `leveltable-repair` from a file.
+    /// `key` can be any bytes, or none: it comes from callers, and in `verify` of the crate `leveltable-repair` from a file.
     fn prefix_len(&self, key: &[u8]) -> Option<usize>;
 
     /// Checks the parameters, as [`FilterPolicy::check`](super::FilterPolicy::check) does. Called when a table is started, which
@@ -68,7 +68,7 @@ pub trait PrefixExtractor: Debug + Send + Sync {
     }
 }
 
-/// The first bytes of a key, always as many. Shorter keys have no prefix.
+/// The first `len` bytes of a key. Shorter keys have no prefix.
 ///
 /// It obeys [the rule](PrefixExtractor#the-one-rule): a key that begins with these bytes is long enough, and its first bytes are
 /// these.
@@ -108,7 +108,7 @@ impl PrefixExtractor for FixedPrefix {
     }
 }
 
-/// A key up to the first byte of a certain value, included. Keys without such a byte have no prefix.
+/// A key up to and including the first byte of a certain value. Keys without such a byte have no prefix.
 ///
 /// It obeys [the rule](PrefixExtractor#the-one-rule): a prefix has the delimiter at its end and nowhere else, so it ends at the
 /// first delimiter of every key that begins with it.
@@ -162,8 +162,8 @@ pub(crate) fn prefix_of<'k>(extractor: &dyn PrefixExtractor, key: &'k [u8]) -> O
     key.get(..extractor.prefix_len(key)?)
 }
 
-/// The end of the keys that begin with `prefix`, in bytewise order: the first key past them. `None` if all keys from `prefix`
-/// on begin with it.
+/// The first key after all keys that begin with `prefix`, in bytewise order. `None` if all keys from `prefix` on begin with
+/// it.
 pub(crate) fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     // The prefix without its 0xff tail, its last byte incremented.
     let mut past = prefix.to_vec();
@@ -172,13 +172,13 @@ pub(crate) fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(past)
 }
 
-/// The prefix of every key that can lie within these bounds, in bytewise order. `None` if they leave room for a key that has
-/// another prefix, or none: a filter of prefixes cannot answer then.
+/// The prefix that every key within these bounds has, in bytewise order. `None` if a key within them can have another
+/// prefix, or none: a filter of prefixes cannot answer then.
 ///
-/// Let `p` be the prefix of the lower bound, so that the bound begins with `p`. All keys that begin with `p` lie together:
-/// they are those from `p` up to [`prefix_end`]. A key within the bounds is at or after the lower bound, and so after `p`. If
-/// the upper bound begins with `p` or is that end, excluded, the key is before the end. So it begins with `p`, and by the rule
-/// of [`PrefixExtractor`] its prefix is `p`. In particular it is no key too short to have one: those that are shorter than `p` and
+/// Let `p` be the prefix of the lower bound, so that the bound begins with `p`. All keys that begin with `p` lie together: they
+/// are those from `p` up to [`prefix_end`]. A key within the bounds is at or after the lower bound, and so after `p`. If the upper
+/// bound begins with `p`, or is that end and excluded, the key is before the end. So it begins with `p`, and by the rule of
+/// [`PrefixExtractor`] its prefix is `p`. In particular, it is not too short to have a prefix: keys that are shorter than `p` and
 /// agree with it come before `p`.
 ///
 /// A lower bound without a prefix never qualifies, even if the bounds are close: with prefixes of four bytes, `abc` lies between

@@ -1,20 +1,21 @@
-//! This crate's own filter: a bumped ribbon filter with XXH3 hashes. It takes 1 % more than the least possible space.
+//! This crate's own filter: a bumped ribbon filter with XXH3 hashes. It takes 1 % more space than the theoretical
+//! minimum.
 //!
-//! A Bloom filter takes 44 % more bits than its rate of false positives requires. A ribbon filter instead stores the
-//! solution of a system of linear equations over bits. It has one *slot* of `c` bits for nearly every key. The hash of a key
-//! picks some slots among 32 neighbours, and the key's *equation* demands that the exclusive or of these slots is `c` other
-//! bits of the hash, its *fingerprint*. A key of the set passes, since the system was solved for it. Any other key passes
-//! with a probability of 2⁻ᶜ.
+//! A Bloom filter takes 44 % more bits than its false-positive rate requires. A ribbon filter instead stores the solution of
+//! a system of linear equations over bits. It has one *slot* of `c` bits for nearly every key. The hash of a key picks some
+//! slots among 32 neighbours, and the key's *equation* demands that the exclusive or of these slots is `c` other bits of the
+//! hash, its *fingerprint*. A key of the set passes, since the system was solved for it. Any other key passes with a
+//! probability of 2⁻ᶜ.
 //!
 //! Equations whose slots lie in a narrow band are fast to solve. But if nearly all slots are used, equations in a band of 32
 //! slots contradict each other. So 9 % of the keys are *bumped*: two bits for every 32 slots say which keys must look in the
-//! next *layer*, a smaller ribbon, which bumps some of its keys to the next. In the end all but 0.2 % of the slots carry a
+//! next *layer*, a smaller ribbon, which bumps some of its keys to the next. In the end, all but 0.2 % of the slots hold a
 //! key.
 //!
 //! Ribbon filters are by Dillinger and Walzer ("Ribbon filter: practically smaller than Bloom and Xor", 2021), bumping by
 //! Dillinger, Hübschle-Schneider, Sanders and Walzer ("Fast succinct retrieval and approximate membership using ribbon", SEA
-//! 2022). `docs/filters.md` has the measurements that decided the parameters. The encoding is specified in the documentation
-//! of [`RibbonFilterPolicy`].
+//! 2022). `docs/filters.md` has the measurements behind the parameters. The encoding is specified in the documentation of
+//! [`RibbonFilterPolicy`].
 
 mod builder;
 mod equation;
@@ -28,15 +29,15 @@ pub(crate) use reader::{Layout, Probe};
 
 /// This crate's own filter policy: a bumped ribbon filter, named `leveltable.Ribbon1`.
 ///
-/// At 10 bits per key, which counts the whole filter block, 0.106 % of absent keys pass, whatever the keys look like. The least
-/// that any filter can reach is 0.098 %; a Bloom filter with a good hash passes 0.82 %. A probe hashes the key once, then
-/// reads two bits in one place and some 80 bytes in another.
+/// At 10 bits per key, which counts the whole filter block, its false-positive rate is 0.106 %, whatever the keys look like. No
+/// filter can be better than 0.098 %; a Bloom filter with a good hash has 0.82 %. A probe hashes the key once, then reads two
+/// bits in one place and some 80 bytes in another.
 ///
 /// The policy is meant for filters of many keys, best one for the whole table. A filter takes at least 27 bytes, or 47 at 10
-/// bits per key. From about 500 keys on it stays within its bits per key.
+/// bits per key. From about 500 keys on, it stays within its bits per key.
 ///
 /// The builder keeps 8 bytes for each key, and 10 while [`finish`](FilterBuilder::finish) runs, which takes linear time; for fewer than
-/// a million keys, up to 1 MB more. It never fails: if no filter can be found, the filter passes every key. That takes keys that were
+/// a million keys, up to 1 MB more. It never fails: if no filter can be found, the filter passes every key. That happens only with keys
 /// chosen to collide.
 ///
 /// ```
@@ -86,7 +87,7 @@ pub(crate) use reader::{Layout, Probe};
 ///
 /// Two more forms exist. A filter of no bytes is the filter of no keys, and nothing matches. If `layers` is 0, or if the
 /// numbers contradict each other or the length of the filter, everything may match. A writer that would need more than 32
-/// layers, which is improbable, writes ten zero bytes.
+/// layers, which is improbable, writes ten zero bytes instead.
 ///
 /// A writer is free to choose layers, codes, widths and the values of free slots, as long as the last layer bumps no key. This
 /// crate writes the same bytes on every platform.
@@ -109,11 +110,11 @@ pub struct RibbonFilterPolicy {
 impl RibbonFilterPolicy {
     pub(crate) const NAME: &str = "leveltable.Ribbon1";
 
-    /// 10 bits per key: what tables have by default, and filters of prefixes. It reads any filter, since bits per key matter to
-    /// builders only.
+    /// 10 bits per key: the default for tables, and for filters of prefixes. It reads any filter, since bits per key only
+    /// matter to builders.
     pub(crate) const DEFAULT: RibbonFilterPolicy = RibbonFilterPolicy { bits_per_key: 10.0 };
 
-    /// The hash by which filters know `key`.
+    /// The hash that filters use for `key`.
     #[inline]
     pub(crate) fn hash(key: &[u8]) -> u64 {
         xxh3_64(key)
@@ -122,12 +123,13 @@ impl RibbonFilterPolicy {
     /// A policy whose filters take at most `bits_per_key` bits per key, from about 500 keys on.
     ///
     /// That includes everything in the filter, and the 9 bytes that a filter block adds to a single filter. The bits need not
-    /// be a whole number. An absent key passes with a probability of about 2 to the power of `-0.99 bits_per_key`.
+    /// be a whole number. The false-positive rate is about 2 to the power of `-0.99 bits_per_key`.
     ///
-    /// A table cannot be started with a number outside of 5 to 33. A builder that is used without a table takes the nearest of these.
+    /// A table cannot be started with a number outside of 5 to 33. A builder that is used without a table takes the nearest number in
+    /// this range.
     ///
     /// A filter of fewer keys can take more: at 10 bits per key, up to 60 bytes more. It grows in steps of 32 slots, and would
-    /// otherwise have to let more absent keys pass.
+    /// otherwise have more false positives.
     pub fn new(bits_per_key: impl Into<f64>) -> Self {
         Self {
             bits_per_key: bits_per_key.into(),
@@ -153,7 +155,7 @@ impl FilterPolicy for RibbonFilterPolicy {
         if filter.is_empty() {
             return false;
         }
-        // `None` is a filter that contradicts itself: everything may match.
+        // `None` means a filter that contradicts itself: everything may match.
         reader::may_match(filter, Self::hash(key)).unwrap_or(true)
     }
 
@@ -223,7 +225,7 @@ pub(super) mod tests {
         assert_eq!(pinned(ten, 20), (47, 0xfeac43e656150e74));
         assert_eq!(pinned(ten, 1_000), (1238, 0x8e28a14976c1519d));
         assert_eq!(pinned(ten, 30_000), (37490, 0x1cad7326864028e7));
-        // Sorted in several parts.
+        // Large enough to be sorted in several parts.
         assert_eq!(pinned(ten, 100_000), (124990, 0x777dc1d77e534ddc));
         assert_eq!(
             pinned(RibbonFilterPolicy::new(20.5), 1_000),
@@ -264,7 +266,7 @@ pub(super) mod tests {
         assert!(!policy.key_may_match(b"another", &filter));
     }
 
-    /// Share of the absent keys that pass.
+    /// The measured false-positive rate.
     fn measured_rate(
         policy: RibbonFilterPolicy,
         filter: &[u8],
@@ -290,7 +292,7 @@ pub(super) mod tests {
         let policy = RibbonFilterPolicy::new(10);
         for shape in shapes {
             for keys in [10_000, 50_000] {
-                // The even numbers are present. The odd ones are absent, between those and past them.
+                // The even numbers are present. The odd ones are absent, between those and after them.
                 let filter = filter_of(policy, (0..keys).map(|i| shape(2 * i)));
                 assert!((filter.len() + BLOCK_OVERHEAD) as u64 * 8 <= 10 * keys);
                 let rate = measured_rate(policy, &filter, (0..150_000).map(|i| shape(2 * i + 1)));
@@ -324,7 +326,7 @@ pub(super) mod tests {
         }
     }
 
-    /// As the documentation of `new` has it.
+    /// As documented in `new`.
     #[test]
     fn the_rate_halves_with_each_bit() {
         for bits in [5.5, 7.0, 9.25] {
@@ -354,7 +356,7 @@ pub(super) mod tests {
             let expected = format!("its bits per key must be from 5 to 33, not {bits}");
             assert_eq!(message, expected);
         }
-        // A filter of any of these holds its keys.
+        // A filter made with any of these numbers holds its keys.
         for bits in [f64::NAN, f64::NEG_INFINITY, 0.0, f64::INFINITY] {
             let policy = RibbonFilterPolicy::new(bits);
             let filter = filter_of(policy, numbers(100));
@@ -372,7 +374,7 @@ pub(super) mod tests {
             filter_of(policy, repeated),
             filter_of(policy, numbers(1_000))
         );
-        // Equal hashes that do not follow one another, as of two keys whose hashes collide.
+        // Equal hashes that are not adjacent, as from two keys that collide.
         let twice = numbers(1_000).chain(numbers(1_000));
         let filter = filter_of(policy, twice);
         assert!(numbers(1_000).all(|key| policy.key_may_match(&key, &filter)));

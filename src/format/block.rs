@@ -7,15 +7,15 @@
 //!
 //! A key is stored without the prefix that it shares with the key before it. After `apple`, `apricot` is stored as a
 //! `shared` of 2 and the bytes `ricot`. Every `restart_interval` entries a key is stored whole (`shared` is 0). The block
-//! ends with the offsets of these *restarts*: a binary search looks at them, since only their keys can be read without
-//! the ones before.
+//! ends with the offsets of these *restarts*, for a binary search: only their keys can be read without the keys before
+//! them.
 
 use std::ops::Range;
 
 use super::{Defect, require};
 use crate::coding::{get_varint32, put_fixed32, put_varint, varint_len};
 
-/// Length of the last part of a block, the number of restarts.
+/// Length of the number of restarts, at the end of a block.
 const COUNT_LEN: usize = 4;
 
 /// Builds one block after another, entry by entry.
@@ -26,7 +26,7 @@ pub(crate) struct BlockBuilder {
     restart_interval: usize,
     /// Number of entries before the next restart.
     until_restart: usize,
-    /// The key added last, to this block or the one before.
+    /// The last key added, to this block or the previous one.
     pub(crate) last_key: Vec<u8>,
 }
 
@@ -53,7 +53,7 @@ impl BlockBuilder {
 
     /// Appends an entry.
     ///
-    /// The caller ensures that the keys ascend, that there [is room](Self::has_room), and that `shared` is the length of
+    /// The caller ensures that the keys ascend, that [there is room](Self::has_room), and that `shared` is the length of
     /// the common prefix of `key` and the last key.
     #[inline(always)]
     pub(crate) fn add(&mut self, key: &[u8], shared: usize, value: &[u8]) {
@@ -72,7 +72,7 @@ impl BlockBuilder {
         self.last_key.extend_from_slice(key);
     }
 
-    /// Makes the next entry a restart. Returns how many bytes its key shares: none.
+    /// Makes the next entry a restart. Returns the number of bytes that its key shares: 0.
     #[inline(never)]
     fn start_interval(&mut self) -> usize {
         if !self.buffer.is_empty() {
@@ -143,7 +143,7 @@ impl<B: AsRef<[u8]>> Block<B> {
             let restart_count = u32::from_le_bytes(*count);
             let before_len = u32::try_from(before.len()).ok()?;
             let entries_len = before_len.checked_sub(restart_count.checked_mul(4)?)?;
-            // LevelDB treats a block without a restart as empty, which hides its entries.
+            // LevelDB treats a block without restarts as empty, which hides its entries.
             let is_shown = restart_count > 0 || entries_len == 0;
             is_shown.then_some((entries_len as usize, restart_count as usize))
         };
@@ -197,11 +197,11 @@ impl<B: AsRef<[u8]>> Block<B> {
         self.entries_from(offset, 0).next().ok_or_else(none)?
     }
 
-    /// Offset of the last restart before byte `end` of the entries.
+    /// Offset of the last restart before offset `end`.
     pub(super) fn restart_before(&self, end: usize) -> usize {
         let restarts = self.stored_restarts();
         let before = restarts.partition_point(|restart| restart_offset(restart) < end);
-        // The entries begin at 0, whatever restarts that were not checked say.
+        // The entries begin at 0, whatever unchecked restarts say.
         before.checked_sub(1).map_or(0, |i| self.restart(i))
     }
 
@@ -211,7 +211,7 @@ impl<B: AsRef<[u8]>> Block<B> {
         self.entries_from(0, 0)
     }
 
-    /// Decodes the entries from byte `offset` on, after a key of `key_len` bytes.
+    /// Decodes the entries from offset `offset` on, after a key of `key_len` bytes.
     #[inline]
     pub(super) fn entries_from(&self, offset: usize, key_len: usize) -> Entries<'_> {
         entries_of(self.entries(), offset, key_len)
@@ -224,7 +224,7 @@ impl<B: AsRef<[u8]>> Block<B> {
         &self.data.as_ref()[range]
     }
 
-    /// The bytes of its key that `entry` does not share with the key before.
+    /// The bytes of the key of `entry` that it does not share with the previous key.
     #[inline]
     pub(crate) fn unshared(&self, entry: &Entry) -> &[u8] {
         self.bytes(entry.unshared())
@@ -236,7 +236,7 @@ fn restart_offset(stored: &[u8; 4]) -> usize {
     u32::from_le_bytes(*stored) as usize
 }
 
-/// Where the parts of an entry lie in its block: inside the entries. Blocks are smaller than 4 GiB.
+/// Where the parts of an entry lie in its block, within the part of the entries. Blocks are smaller than 4 GiB.
 ///
 /// An entry is never empty, since its key begins after its lengths.
 #[derive(Debug, Clone, Copy, Default)]
@@ -249,7 +249,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// No entry, at the offset where a block's entries begin or end.
+    /// Not an entry: the offset at which a block's entries begin or end.
     pub(super) fn none_at(offset: usize) -> Entry {
         let offset = offset as u32;
         Entry {
@@ -261,25 +261,25 @@ impl Entry {
         }
     }
 
-    /// Whether it is an entry: [`none_at`](Entry::none_at) makes none.
+    /// Whether this is an entry: [`none_at`](Entry::none_at) returns one that is not.
     #[inline]
     pub(super) fn is_entry(&self) -> bool {
         self.key_start > self.offset
     }
 
-    /// Where it begins in the block.
+    /// Where the entry begins in the block.
     #[inline]
     pub(crate) fn offset(&self) -> usize {
         self.offset as usize
     }
 
-    /// Where it ends, and the next one begins.
+    /// Where the entry ends, and the next one begins.
     #[inline]
     pub(super) fn end(&self) -> usize {
         self.end as usize
     }
 
-    /// Number of bytes that its key shares with the key before.
+    /// Number of bytes that its key shares with the previous key.
     #[inline]
     pub(crate) fn shared(&self) -> usize {
         self.shared as usize
@@ -304,20 +304,20 @@ impl Entry {
     }
 }
 
-/// Decodes the entries of a block one after another: the one decoder of search, check and cursor.
+/// Decodes the entries of a block one after another; used by search, check and cursor alike.
 ///
-/// Every entry that it returns lies inside the block's entries, and shares no more bytes than the key before has. After an
-/// error it does not advance.
+/// Every entry that it returns lies inside the block's entries, and shares no more bytes than the previous key has. After
+/// an error it does not advance.
 #[derive(Debug)]
 pub(crate) struct Entries<'a> {
     bytes: &'a [u8],
     /// Where the next entry begins.
     offset: usize,
-    /// Length of the key before it.
+    /// Length of the previous key.
     key_len: usize,
 }
 
-/// Decodes the entries that `bytes` are, from byte `offset` on, after a key of `key_len` bytes.
+/// Decodes the entries in `bytes`, from offset `offset` on, after a key of `key_len` bytes.
 #[inline]
 pub(super) fn entries_of(bytes: &[u8], offset: usize, key_len: usize) -> Entries<'_> {
     Entries {
@@ -335,7 +335,7 @@ impl Iterator for Entries<'_> {
         let entry = match self.decode_short() {
             Some(entry) if entry.shared() <= self.key_len => entry,
             _ if self.offset == self.bytes.len() => return None,
-            // By value: the iterator stays in registers.
+            // A copy, so that the iterator stays in registers.
             _ => match (Entries { ..*self }).decode_any() {
                 Ok(entry) => entry,
                 Err(defect) => return Some(Err(defect)),
@@ -348,8 +348,8 @@ impl Iterator for Entries<'_> {
 }
 
 impl Entries<'_> {
-    /// Decodes an entry whose lengths are those that nearly all have: one byte for `shared`, one for `unshared`, one or two
-    /// for the value. `None` for other entries, for damaged ones, and for a last one of three bytes.
+    /// Decodes an entry with the usual lengths: one byte for `shared`, one for `unshared`, one or two for the value. `None`
+    /// for other entries, for damaged ones, and for a last one of three bytes.
     #[inline(always)]
     fn decode_short(&self) -> Option<Entry> {
         let header = self.bytes.get(self.offset..self.offset + 4)?;
@@ -365,7 +365,7 @@ impl Entries<'_> {
         self.entry(taken, shared.into(), unshared.into(), value_len)
     }
 
-    /// Decodes an entry of any lengths.
+    /// Decodes an entry with any lengths.
     #[inline(never)]
     fn decode_any(self) -> Result<Entry, Defect> {
         let decode = || {
@@ -387,7 +387,8 @@ impl Entries<'_> {
         Ok(entry)
     }
 
-    /// The entry here, by its lengths, and how many bytes these take. `None` if it does not end inside the entries.
+    /// The entry at this offset, given its lengths and the number of bytes that these take. `None` if it does not end
+    /// inside the entries.
     #[inline(always)]
     fn entry(&self, taken: usize, shared: u32, unshared: u32, value_len: u32) -> Option<Entry> {
         let key_start = self.offset + taken;
@@ -403,7 +404,7 @@ impl Entries<'_> {
     }
 }
 
-/// Checks that `entry` shares at most `key_len` bytes, the length of the key before.
+/// Checks that `entry` shares at most `key_len` bytes, the length of the previous key.
 #[inline]
 pub(super) fn check_shared(entry: &Entry, key_len: usize) -> Result<(), Defect> {
     let &Entry { offset, shared, .. } = entry;

@@ -1,4 +1,4 @@
-//! Checks a block when it is first read: its form, and the order of its keys, on which every search relies.
+//! Checks a block when it is first read: its structure, and the order of its keys, on which every search relies.
 
 use super::block::{Block, Entry, check_shared};
 use super::buffer::Buffer;
@@ -21,27 +21,27 @@ impl<B: AsRef<[u8]>> Block<B> {
         Ok(())
     }
 
-    /// Parses a block and checks its [form](Block::check_entries).
+    /// Parses a block and checks its [structure](Block::check_entries).
     pub(crate) fn open(data: B) -> Result<Block<B>, Defect> {
         let block = Block::parse(data)?;
         block.check_entries()?;
         Ok(block)
     }
 
-    /// Checks the form of the block: its [restarts](Block::check_restarts), that the entries follow one another up to the
-    /// restarts, and that an entry whose key is stored whole begins at each restart.
+    /// Checks the structure of the block: its [restarts](Block::check_restarts), that the entries follow one another up
+    /// to the restarts, and that an entry whose key is stored whole begins at each restart.
     pub(crate) fn check_entries(&self) -> Result<(), Defect> {
         self.check_each_entry(|_| Ok(()))
     }
 
-    /// Checks the form of the block, and that its keys ascend. Then calls `check_ends` with the
-    /// first key and the last, if there are any.
+    /// Checks the structure of the block, and that its keys ascend. Then calls `check_ends` with the first key and the
+    /// last, if there are any.
     pub(crate) fn check_keys(
         &self,
         order: &Order,
         check_ends: impl FnOnce(&[u8], &[u8]) -> Result<(), Defect>,
     ) -> Result<(), Defect> {
-        // The key before the entry: where it lies in the block, or spliced.
+        // The previous key: where it lies in the block, or spliced.
         let (mut first, mut whole, mut spliced) = (None, None, Buffer::default());
         self.check_each_entry(|entry| {
             let (shared, unshared) = (entry.shared(), self.unshared(entry));
@@ -68,7 +68,8 @@ impl<B: AsRef<[u8]>> Block<B> {
         first.map_or(Ok(()), |first| check_ends(first, last))
     }
 
-    /// Checks the form of the block and [the lengths of its keys](most_key_bytes), and calls `check` with each entry.
+    /// Checks the structure of the block and [the lengths of its keys](most_key_bytes), and calls `check` with each
+    /// entry.
     #[inline]
     fn check_each_entry(
         &self,
@@ -99,19 +100,19 @@ impl<B: AsRef<[u8]>> Block<B> {
     }
 }
 
-/// The lengths that all keys of a block of `len` bytes may have together: 64 MiB, and 256 times the block.
+/// Limit for the total length of the keys of a block of `len` bytes: 64 MiB plus 256 times the block.
 ///
-/// Keys that share long prefixes can add up to the square of their block, and so could the work of comparing or copying them, and the
-/// memory of what is made of them. No ordinary block comes near the limit: it takes thousands of keys that are longer than a
-/// kilobyte, differ in a byte or two, have no values, and come by the hundreds to a restart.
+/// Keys that share long prefixes can add up to the square of the block's size, and so could the work of comparing or copying them,
+/// and the memory for what is made of them. No ordinary block comes near the limit: it takes thousands of keys that are longer than a
+/// kilobyte, differ in a byte or two, have no values, and share a restart with hundreds of others.
 pub(crate) fn most_key_bytes(len: usize) -> u64 {
     (len as u64).saturating_mul(256).saturating_add(64 << 20)
 }
 
-/// Keys of more bytes than this, stored whole, are not copied until the next one shares some of them.
+/// Longer keys that are stored whole are not copied until the next key shares a part of them.
 const LONG: usize = 4096;
 
-/// Whether the key `previous` is below the next one, which shares so many bytes of it.
+/// Whether the key `previous` is less than the next one, which shares `shared` bytes with it.
 #[inline]
 fn is_below(previous: &[u8], shared: usize, unshared: &[u8], order: &Order) -> bool {
     match order {
@@ -123,7 +124,7 @@ fn is_below(previous: &[u8], shared: usize, unshared: &[u8], order: &Order) -> b
     }
 }
 
-/// The key after `previous`, of which it shares so many bytes.
+/// The key after `previous`, which shares `shared` bytes with it.
 fn next_key(previous: &[u8], shared: usize, unshared: &[u8]) -> Vec<u8> {
     [previous.split_at(shared).0, unshared].concat()
 }
@@ -138,7 +139,7 @@ mod tests {
     use crate::coding::{put_fixed32, put_varint};
     use crate::comparator::{Comparator, common_prefix};
 
-    /// The same order as the built-in one, which the check does not know.
+    /// The same order as the built-in one, but as a type that the check does not recognise.
     #[derive(Debug)]
     struct Bytes;
 
@@ -152,7 +153,7 @@ mod tests {
         }
     }
 
-    /// A block of these keys, whatever their order. Shares no more than `most_shared` bytes.
+    /// A block of these keys, in any order. Shares no more than `most_shared` bytes.
     fn block(keys: &[Vec<u8>], interval: usize, most_shared: usize) -> Block<Vec<u8>> {
         let (mut bytes, mut restarts, mut before) = (Vec::new(), Vec::new(), &[][..]);
         for (i, key) in keys.iter().enumerate() {

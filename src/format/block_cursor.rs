@@ -1,4 +1,4 @@
-//! Walking the entries of a block, forward and backward.
+//! Walks the entries of a block, forward and backward.
 
 use std::ops::Range;
 
@@ -11,18 +11,18 @@ use crate::comparator::Order;
 /// Walks the entries of a block in both directions.
 #[derive(Debug, Clone)]
 pub struct BlockCursor<B> {
-    /// The block that it walks.
+    /// The block.
     pub block: Block<B>,
-    /// The current entry; none where the entries begin or end.
+    /// The current entry; none before the first and after the last.
     at: Entry,
     /// The key of the current entry; empty if there is none.
     key: Buffer,
-    /// The entries between a restart and the current entry: where the next steps backward lead.
+    /// The entries between a restart and the current entry, for steps backward.
     ///
-    /// An entry does not say where the entry before it begins, so the first step back decodes the entries from the restart on,
+    /// An entry does not say where the previous one begins, so the first step back decodes the entries from the restart on,
     /// and the following steps take them from here.
     way_back: Vec<Entry>,
-    /// Their keys, one after another. They are no longer than those of a block that opens may be.
+    /// The keys of these entries, one after another. Their length is limited, as in any block that passed its check.
     keys: Buffer,
 }
 
@@ -38,17 +38,17 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         }
     }
 
-    /// Moves before the first entry.
+    /// Moves to before the first entry.
     pub fn move_before_first(&mut self) {
         self.leave(0);
     }
 
-    /// Moves past the last entry, so that [`prev`](Self::prev) leads to it.
+    /// Moves to after the last entry, so that [`prev`](Self::prev) leads to it.
     pub fn move_past_last(&mut self) {
         self.leave(self.block.entries().len());
     }
 
-    /// Leaves the entries for `end`, the offset where they begin or end.
+    /// Moves to `end`, the offset at which the entries begin or end.
     fn leave(&mut self, end: usize) {
         self.way_back.clear();
         self.keys.truncate(0);
@@ -86,7 +86,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         self.at.offset()
     }
 
-    /// Moves to the next entry: from before the first to the first. Returns `false` past the last.
+    /// Moves to the next entry: from before the first to the first. Returns `false` after the last.
     ///
     /// After an error of this or any other move, the cursor must be positioned again.
     #[inline]
@@ -94,8 +94,8 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         if self.step() { Ok(true) } else { self.stop() }
     }
 
-    /// Moves to the next entry. Stays, and returns `false`, if there is none or if it is damaged: [`next`](Self::next) tells
-    /// which.
+    /// Moves to the next entry. Stays, and returns `false`, if there is none or if it is damaged: [`next`](Self::next) finds
+    /// out which.
     #[inline(always)]
     pub(crate) fn step(&mut self) -> bool {
         let Some(Ok(entry)) = self.following().next() else {
@@ -105,7 +105,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         true
     }
 
-    /// Moves past the last entry. An error if a damaged entry follows instead.
+    /// Moves to after the last entry. Fails if a damaged entry follows instead.
     #[inline(never)]
     fn stop(&mut self) -> Result<bool, Defect> {
         self.following().next().transpose()?;
@@ -127,7 +127,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         self.at = entry;
     }
 
-    /// Moves to the previous entry: from past the last to the last. Returns `false` before the first.
+    /// Moves to the previous entry: from after the last to the last. Returns `false` before the first.
     ///
     /// Takes amortised constant time in a walk backward.
     #[inline]
@@ -166,10 +166,11 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         Ok(true)
     }
 
-    /// Moves to the previous entry if it was decoded before. Otherwise, or if there is none, stays and returns `false`.
+    /// Moves to the previous entry if it has been decoded already. Otherwise, or if there is none, stays and returns
+    /// `false`.
     #[inline(always)]
     pub(crate) fn step_back(&mut self) -> bool {
-        // After a step forward, the way leads back from an earlier entry.
+        // After a step forward, the way back begins at an earlier entry.
         let begin = self.at.offset();
         let Some(entry) = self.way_back.pop_if(|entry| entry.end() == begin) else {
             return false;
@@ -183,7 +184,8 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
         true
     }
 
-    /// Moves to the first entry whose key is at or after `target`, which should be in `part`. Past the last, and `false`, if there is none.
+    /// Moves to the first entry whose key is at or after `target`, which should be in `part`. Returns `false`, and stands after the last,
+    /// if there is none.
     pub fn seek(&mut self, target: &[u8], order: &Order, part: SearchPart) -> Result<bool, Defect> {
         self.move_past_last();
         let found = match order {
@@ -195,7 +197,8 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
             return Ok(false);
         };
         if let Order::Bytewise = order {
-            // The search assembled no key. What this one shares with the key before, it shares with `target`.
+            // The search did not assemble the key. The bytes that this key shares with the previous key are also those
+            // of `target`.
             self.key.splice(0, target, 0..entry.shared());
         }
         self.enter(entry);
@@ -212,7 +215,7 @@ mod tests {
     use proptest::prelude::*;
     use std::cmp::Ordering;
 
-    /// The decoder that the specification describes, with none of the cursor's care: the oracle.
+    /// A decoder written straight from the specification, as an oracle for the cursor.
     fn decode_naively(block: &[u8]) -> Entries {
         let count = u32::from_le_bytes(block[block.len() - 4..].try_into().unwrap());
         let mut rest = &block[..block.len() - 4 - 4 * count as usize];
@@ -240,7 +243,7 @@ mod tests {
         entries
     }
 
-    /// LevelDB shares as much as it can. Another writer may share less, and its tables must read the same.
+    /// LevelDB shares as many bytes as possible. Another writer may share less, and its tables must read the same.
     #[test]
     fn keys_that_share_less_than_they_could_are_found() {
         // a, ab (shared 0), abc (shared 1), abd (shared 2), b
@@ -292,7 +295,7 @@ mod tests {
                     entries.get(at).map_or(&[][..], |(key, _)| key)
                 );
             }
-            // Two steps back, then forward over the landing again. The place before the first entry is -1.
+            // Two steps back, then forward over the same entry again. The position before the first entry is -1.
             let mut here = at as isize;
             let mut on_entry = cursor.seek(&target, order, SearchPart::default()).unwrap();
             for step in [-1, -1, 1, 1, 1, -1, 0] {
@@ -377,7 +380,7 @@ mod tests {
             check_against_model(block, &entries, &order);
         }
 
-        /// Any bytes at all: every operation ends, without a panic.
+        /// Every operation on arbitrary bytes ends without a panic.
         #[test]
         fn arbitrary_bytes_do_not_panic(
             mut data in prop::collection::vec(prop_oneof![3 => 0u8..6, 1 => any::<u8>()], 0..80),

@@ -34,7 +34,7 @@ impl<B: AsRef<[u8]>> Block<B> {
     ) -> Result<Option<(Entry, bool)>, Defect> {
         let from = self.walk_start(target, &Order::Bytewise, part)?;
         match self.walk_bytewise(target, from)? {
-            // No entry below the target was seen: entries before this one may be at or after it, too.
+            // No entry below the target was seen, so entries before this one may also be at or after it.
             Some((entry, _)) if entry.offset() == from && from > 0 => self.seek_again(target),
             landed => Ok(landed),
         }
@@ -47,18 +47,19 @@ impl<B: AsRef<[u8]>> Block<B> {
         self.walk_bytewise(target, from)
     }
 
-    /// Walks from the restart at `from` to the first entry at or after `target` in bytewise order, and tells whether its key is the
-    /// target.
+    /// Walks from the restart at `from` to the first entry at or after `target` in bytewise order, and returns whether its key is
+    /// the target.
     ///
-    /// It assembles no keys. All it remembers of the key before is how many bytes that and the target share, `matched`. That key was
-    /// below the target:
+    /// It assembles no keys. It only remembers `matched`, the length of the common prefix of the previous key and the target. The
+    /// previous key was below the target:
     ///
-    /// - An entry that shares more than `matched` bytes with that key has the same byte after them, and so is below too.
-    /// - Any other begins with `shared` bytes of the target, and is compared from there on.
+    /// - An entry that shares more than `matched` bytes with the previous key has the same next byte, and so is below
+    ///   the target as well.
+    /// - Any other entry begins with `shared` bytes of the target, and is compared from there on.
     ///
     /// For example, on the way to `apricot`, `apple` sets `matched` to 2. Then `applet`, stored as 5 and `t`, is passed
-    /// without a look at its bytes; `apricot`, stored as 2 and `ricot`, is compared with `ricot`. This holds for writers that
-    /// share less than they could, too.
+    /// without reading its bytes; `apricot`, stored as 2 and `ricot`, is compared with `ricot`. This also works for writers
+    /// that share less than they could.
     #[inline]
     fn walk_bytewise(&self, target: &[u8], from: usize) -> Result<Option<(Entry, bool)>, Defect> {
         let mut matched = 0;
@@ -97,8 +98,8 @@ impl<B: AsRef<[u8]>> Block<B> {
         Ok(None)
     }
 
-    /// Where the walk to `target` begins: at the last restart of `part` whose key is below it, or at the part's first one if there is
-    /// none. Prefetches the entries from there up to the next restart, unless the part tells that this was done.
+    /// Where the walk to `target` begins: at the last restart of `part` whose key is below it, or else at the part's first one.
+    /// Prefetches the entries from there up to the next restart, unless the part says that this has been done.
     #[inline]
     fn walk_start(&self, target: &[u8], order: &Order, part: SearchPart) -> Result<usize, Defect> {
         let (third, parts) = (self.third(), 3 - usize::from(part.skipped));
@@ -106,7 +107,7 @@ impl<B: AsRef<[u8]>> Block<B> {
         let first = last.min(third * usize::from(part.first));
         let mut from = if first > 0 { self.restart(first) } else { 0 };
         let mut end = self.entries().len();
-        // The first restart is not compared: the walk begins there if no other is below the target.
+        // The first restart need not be compared: the walk begins there if no other is below the target.
         let (mut low, mut high) = (first + 1, self.restart_count.min(parts * third));
         while low < high {
             let middle = low + (high - low) / 2;
@@ -124,11 +125,11 @@ impl<B: AsRef<[u8]>> Block<B> {
                 high = middle;
             }
         }
-        // Restarts that were not checked may leave no interval.
+        // Unchecked restarts may leave no interval.
         if part == SearchPart::default()
             && let Some(interval) = self.entries().get(from..end)
         {
-            // With a constant length, no line is checked for.
+            // With a constant length, the lines need no bounds checks.
             match interval.first_chunk::<{ WALKED * LINE }>() {
                 Some(walked) => prefetch(lines(walked)),
                 None => prefetch(lines(interval)),
@@ -138,15 +139,15 @@ impl<B: AsRef<[u8]>> Block<B> {
     }
 }
 
-/// In which third of a block a key should be, by the *fences*: the first restarts of the other two. A wrong one makes a search slower,
-/// and changes nothing that it finds. The default is all of a block.
+/// The third of a block in which a key should be, according to the *fences*: the first restarts of the other two thirds. A wrong part
+/// makes a search slower, but does not change its result. The default is the whole block.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SearchPart {
-    /// Number of thirds before it.
+    /// Number of thirds before this part.
     pub(crate) first: u8,
-    /// Number of thirds after it.
+    /// Number of thirds after this part.
     pub(crate) skipped: u8,
-    /// The line of the block where it begins.
+    /// The cache line of the block in which this part begins.
     pub(crate) line: u8,
 }
 
@@ -170,7 +171,7 @@ impl<B: AsRef<[u8]>> Block<B> {
         self.restart_count.div_ceil(3)
     }
 
-    /// Line and key of a fence, 1 or 2. `None` if the block has none, or it is very far from the block's beginning.
+    /// Line and key of a fence, 1 or 2. `None` if the block has none, or it is too far from the block's beginning.
     pub(crate) fn fence(&self, number: usize) -> Option<(u8, &[u8])> {
         let restart = number * self.third();
         let entry = (restart < self.restart_count).then(|| self.entry_at_restart(restart));
@@ -180,11 +181,11 @@ impl<B: AsRef<[u8]>> Block<B> {
     }
 }
 
-/// Number of lines to prefetch where a walk begins: about as many as processors fetch at once. A walk seldom gets further.
+/// Number of lines to prefetch where a walk begins: about as many as processors fetch at once. A walk rarely gets further.
 const WALKED: usize = 16;
 
-/// Prefetches what a search in `part` of `block` looks at: the block's end, with the restarts, and where the walk begins, usually on
-/// another page, so that both address translations overlap.
+/// Prefetches what a search in `part` of `block` reads: the block's end, with the restarts, and the start of the walk, which is
+/// usually on another page, so that both address translations overlap.
 #[inline]
 pub(crate) fn prefetch_part(block: &[u8], part: SearchPart) {
     prefetch(block.last().into_iter());
@@ -201,7 +202,8 @@ mod tests {
     use super::super::block::tests::{Entries, build};
     use super::*;
 
-    /// Restarts are checked when a block comes in. A search must survive without: it reports what it cannot follow.
+    /// Restarts are checked when a block is read. A search must survive without that check: it reports what it cannot
+    /// follow.
     #[test]
     fn restarts_that_were_not_checked_do_not_panic_or_hide_keys() {
         let entries: Entries = (100..400u32)

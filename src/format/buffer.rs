@@ -1,20 +1,20 @@
-//! A growing buffer whose unused memory stays initialised: the bytes of a file that wait to be written, or a key.
+//! A growing buffer whose unused memory stays initialised: for bytes of a file to be written, or for a key.
 
 use std::ops::Range;
 
-/// Bytes that the processor stores at once.
+/// Number of bytes that the processor stores at once.
 const LANE: usize = 16;
 
-/// Bytes of a copy of fixed size, which takes a few instructions where a copy of any length takes a call.
+/// Length of a fixed-size copy, which takes a few instructions, while a copy of variable length takes a call.
 const CHUNK: usize = 2 * LANE;
 
-/// From `LANE - n` on, a mask of the first `n` bytes of a lane.
+/// From index `LANE - n` on, a mask for the first `n` bytes of a lane.
 static KEPT: [[u8; LANE]; 2] = [[0xff; LANE], [0; LANE]];
 
-/// Bytes, and room after them that holds anything.
+/// Bytes, followed by room with arbitrary contents.
 ///
-/// A compressor needs [`room`](Buffer::room) to write to. A `Vec` would have to fill that room with zeros for each block. A key
-/// is [spliced](Buffer::splice) from short slices by copies that may write into the room.
+/// A compressor needs [`room`](Buffer::room) to write to. A `Vec` would have to zero that room for each block. A key is
+/// [spliced](Buffer::splice) from short slices by copies that may write into the room.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Buffer {
     /// The bytes, then the room.
@@ -40,14 +40,15 @@ impl Buffer {
         &self.memory
     }
 
-    /// Keeps the first `len` bytes, of at least as many.
+    /// Keeps the first `len` bytes; there must be at least as many.
     #[inline]
     pub(crate) fn truncate(&mut self, len: usize) {
         debug_assert!(len <= self.len, "only bytes of the buffer can be kept");
         self.len = len;
     }
 
-    /// `len` bytes of any content to write to. [`commit`](Buffer::commit) then appends the first of them.
+    /// Returns `len` bytes with arbitrary contents to write to. [`commit`](Buffer::commit) then appends the first of
+    /// them.
     #[expect(clippy::indexing_slicing, reason = "`memory` has just grown to `end`")]
     pub(crate) fn room(&mut self, len: usize) -> &mut [u8] {
         let end = self.len + len;
@@ -57,7 +58,7 @@ impl Buffer {
         &mut self.memory[self.len..end]
     }
 
-    /// Appends the first `len` bytes of the room, which has at least as many.
+    /// Appends the first `len` bytes of the room, which must have at least as many.
     pub(crate) fn commit(&mut self, len: usize) {
         self.len += len;
         debug_assert!(self.len <= self.memory.len(), "more than the room holds");
@@ -88,10 +89,11 @@ impl Buffer {
         }
     }
 
-    /// Keeps the first `kept` bytes, of at least as many, and appends the bytes of `from` at `range`, which must lie inside it.
+    /// Keeps the first `kept` bytes, of which there must be at least as many, and appends the bytes of `from` at `range`, which
+    /// must lie inside it.
     ///
-    /// Stores whole lanes, in which the bytes that are kept are stored again: the processor forwards a recent store only to a load of
-    /// bytes that were stored together. Any other load waits for the cache, which takes half of the time of a scan.
+    /// Stores whole lanes, including bytes that are kept: the processor forwards a recent store to a load only if all bytes of the
+    /// load were stored together. Any other load waits for the cache, which would take half of the time of a scan.
     #[inline(always)]
     pub(super) fn splice(&mut self, kept: usize, from: &[u8], range: Range<usize>) {
         debug_assert!(kept <= self.len, "only bytes of the buffer can be kept");
@@ -123,7 +125,7 @@ impl Buffer {
     #[expect(clippy::indexing_slicing, reason = "`range` lies inside `from`")]
     fn splice_slowly(&mut self, kept: usize, from: &[u8], range: Range<usize>) {
         self.truncate(kept);
-        // Once, for the slice and for the copies that follow: to grow twice could double it.
+        // Grow once, for the slice and for the copies that follow: growing twice could double the memory twice.
         self.room(range.len() + 2 * CHUNK);
         self.extend(&from[range]);
     }

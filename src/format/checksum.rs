@@ -2,8 +2,8 @@
 
 use crc_fast::CrcAlgorithm;
 
-/// The form in which a CRC-32C is stored. LevelDB masks checksums since the CRC of any bytes followed by their own CRC is
-/// the same constant, and would detect nothing.
+/// The form in which a CRC-32C is stored. LevelDB masks checksums because the CRC of data that ends with its own CRC is a
+/// constant, and would detect nothing.
 pub fn mask(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
@@ -13,7 +13,7 @@ pub fn unmask(masked: u32) -> u32 {
     masked.wrapping_sub(0xa282_ead8).rotate_left(15)
 }
 
-/// The CRC-32C of `bytes`, not masked.
+/// The CRC-32C of `bytes`, unmasked.
 ///
 /// Takes 140 ns for 4 KiB with AVX-512. The crate `crc32c` takes 360 ns, a third of the time to read a block from the page cache.
 pub fn crc32c(bytes: &[u8]) -> u32 {
@@ -24,7 +24,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// Of every length up to several of the steps that the widest instructions take, at every alignment.
+    /// Every length up to several steps of the widest instructions, at every alignment.
     #[test]
     fn checksums_are_those_of_a_second_implementation() {
         let bytes: Vec<u8> = (0..70_000u32)

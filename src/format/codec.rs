@@ -8,7 +8,7 @@
 //! | 2 | zlib, which begins with a byte `x8` | Mojang's fork (Minecraft), RocksDB | `zlib` |
 //! | 4 | raw deflate | Mojang's fork | `zlib` |
 //!
-//! No decoder trusts a length that the payload states. Each checks it against the most that its format can reach.
+//! No decoder trusts a length that the payload states. Each compares it with the maximum of its format.
 
 use std::fmt;
 use std::io;
@@ -24,7 +24,7 @@ use super::buffer::Buffer;
 use super::{Defect, require};
 use crate::error::{Error, ErrorKind};
 
-/// The type byte of a block that is stored uncompressed, or raw.
+/// The type byte of a block that is stored uncompressed.
 pub(crate) const RAW: u8 = 0;
 
 const SNAPPY: u8 = 1;
@@ -69,7 +69,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Every codec that is built in, at the level that its writers use by default.
+    /// Every built-in codec, at the level that its writers use by default.
     ///
     /// ```
     /// use leveltable::Compression;
@@ -103,7 +103,7 @@ impl Compression {
         }
     }
 
-    /// What it is, for the tool's help.
+    /// Description for the tool's help.
     #[doc(hidden)]
     pub const fn about(self) -> &'static str {
         match self {
@@ -118,7 +118,7 @@ impl Compression {
         }
     }
 
-    /// The codec's level and those that it has; `None` if it has no levels.
+    /// The codec's level and the levels that it has; `None` if it has no levels.
     pub fn level(self) -> Option<(i32, RangeInclusive<i32>)> {
         match self {
             Compression::None | Compression::Snappy => None,
@@ -131,9 +131,9 @@ impl Compression {
         }
     }
 
-    /// The same codec at another level. It is left as it is if it has no levels.
+    /// The same codec at another level. A codec without levels is returned unchanged.
     ///
-    /// A level that it does not have is an error when a table is started.
+    /// A level that the codec does not have is an error when a table is started.
     ///
     /// ```
     /// use leveltable::Compression;
@@ -157,7 +157,7 @@ impl Compression {
         }
     }
 
-    /// Whether the codec has the level; `Err` names the allowed range.
+    /// Checks the codec's level; `Err` names the allowed range.
     pub(crate) fn check(self) -> Result<(), String> {
         match self.level() {
             Some((level, levels)) if !levels.contains(&level) => {
@@ -171,15 +171,15 @@ impl Compression {
     }
 }
 
-/// Its [name](Compression::name).
+/// The codec's [name](Compression::name).
 impl fmt::Display for Compression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-/// The codec of this [name](Compression::name), at the level that its writers use by default. One that is not built in is an error of
-/// [`ErrorKind::Unsupported`].
+/// The codec of this [name](Compression::name), at the level that its writers use by default. A codec that is not built in is an
+/// error of kind [`ErrorKind::Unsupported`].
 impl FromStr for Compression {
     type Err = Error;
 
@@ -195,8 +195,8 @@ impl FromStr for Compression {
     }
 }
 
-/// Compresses blocks. Keeps the codecs' tables, so that they are set up once; Snappy's in a box, since 2 KiB would be copied
-/// each time the owner moves.
+/// Compresses blocks. Keeps the codecs' tables, so that they are set up once; Snappy's are boxed, since 2 KiB would be
+/// copied each time the owner moves.
 pub(crate) struct Compressor {
     pub(crate) compression: Compression,
     snappy: Box<snap::raw::Encoder>,
@@ -215,16 +215,16 @@ impl Compressor {
         }
     }
 
-    /// Appends `block` to `out`, compressed, and returns its type byte. Appends it raw if it does not shrink by an eighth, or so much
-    /// that readers would refuse it.
+    /// Appends `block` to `out`, compressed, and returns its type byte. Appends it raw if it does not shrink by an eighth, or shrinks
+    /// so much that readers would reject it.
     ///
     /// # Errors
     ///
-    /// The compressor's own.
+    /// Errors of the codec.
     pub(crate) fn append(&mut self, block: &[u8], out: &mut Buffer) -> io::Result<u8> {
         let start = out.len();
         let codec = match self.compression {
-            // Snappy cannot take a block of nearly 4 GiB.
+            // Snappy does not accept a block of nearly 4 GiB.
             Compression::Snappy if snap::raw::max_compress_len(block.len()) > 0 => {
                 self.append_snappy(block, out)?
             }
@@ -243,7 +243,7 @@ impl Compressor {
             }
         };
         let len = out.len() - start;
-        // No other codec reaches the bound of Zstandard.
+        // No other codec reaches Zstandard's limit.
         let shrank = len < block.len() - block.len() / 8 && block.len() as u64 <= zstd_bound(len);
         if codec != RAW && shrank {
             return Ok(codec);
@@ -273,7 +273,7 @@ impl Compressor {
     }
 }
 
-/// Appends all that `encoder` makes. Returns its codec's type byte.
+/// Appends the output of `encoder`. Returns its codec's type byte.
 #[cfg(feature = "zlib")]
 fn append_all(mut encoder: impl Read, codec: u8, out: &mut Buffer) -> io::Result<u8> {
     let mut compressed = Vec::new();
@@ -284,9 +284,9 @@ fn append_all(mut encoder: impl Read, codec: u8, out: &mut Buffer) -> io::Result
 
 /// Decompresses a payload of type `codec`, which is not [`RAW`].
 ///
-/// A block can be at most 64/3 times as long as the payload with Snappy, and 1032 times with deflate. Zstandard has no such bound: a block
-/// of more than 1032 times the payload and 16 MiB is refused. Snappy and Zstandard state the block's length, which is checked before
-/// the memory is allocated at once. For deflate it grows, and up to three times the block's length is in use for a moment.
+/// A block can be at most 64/3 times as long as its payload with Snappy, and 1032 times with deflate. Zstandard has no such limit: a block
+/// of more than 16 MiB plus 1032 times the payload is rejected. Snappy and Zstandard state the block's length, which is checked before the
+/// memory is allocated at once. For deflate, memory grows, and takes up to three times the block's length for a moment.
 pub(crate) fn decompress(codec: u8, payload: &[u8]) -> Result<Vec<u8>, Defect> {
     match (codec, payload) {
         (SNAPPY, _) => unsnap(payload),
@@ -301,7 +301,7 @@ pub(crate) fn decompress(codec: u8, payload: &[u8]) -> Result<Vec<u8>, Defect> {
         (DEFLATE, _) => {
             let mut rest = payload;
             let block = inflate(DeflateDecoder::new(&mut rest), |_| unknown(codec, payload))?;
-            // LZ4 may begin as deflate does. The block's checksum was right, so this is not damage.
+            // LZ4 data may begin as deflate data does. The block's checksum was correct, so this is not damage.
             let whole = rest.is_empty().then_some(block);
             whole.ok_or_else(|| unknown(codec, payload))
         }
@@ -324,7 +324,7 @@ pub(crate) fn name(codec: u8, payload: &[u8]) -> &'static str {
 fn unsnap(payload: &[u8]) -> Result<Vec<u8>, Defect> {
     let corrupt = |e: snap::Error| Defect::new("Snappy data", e.to_string());
     let claimed = snap::raw::decompress_len(payload).map_err(corrupt)?;
-    // No element yields more than 64 bytes from its three.
+    // An element of three bytes yields at most 64 bytes.
     let most = (payload.len() as u64).saturating_mul(64) / 3;
     let mut block = reserve(claimed as u64, most, payload)?;
     block.resize(claimed, 0);
@@ -335,8 +335,8 @@ fn unsnap(payload: &[u8]) -> Result<Vec<u8>, Defect> {
     Ok(block)
 }
 
-/// Memory for a block of `claimed` bytes. Refuses a length that the payload cannot decompress to. One that is allowed can still be
-/// more than this machine has, which is an error and must not end the process.
+/// Memory for a block of `claimed` bytes. Rejects a length that the payload cannot decompress to. An allowed length can still
+/// exceed this machine's memory, which is an error and must not end the process.
 fn reserve(claimed: u64, most: u64, payload: &[u8]) -> Result<Vec<u8>, Defect> {
     let len = payload.len();
     let expected = || format!("at most {most} bytes from {len} compressed ones");
@@ -349,7 +349,7 @@ fn reserve(claimed: u64, most: u64, payload: &[u8]) -> Result<Vec<u8>, Defect> {
     Ok(block)
 }
 
-/// Names the codec, if it is known from other implementations. RocksDB uses some type bytes in its own way.
+/// Names the codec, if it is one that other implementations use. RocksDB uses some type bytes in its own way.
 #[cold]
 fn unknown(codec: u8, payload: &[u8]) -> Defect {
     let name = match (codec, payload) {
@@ -372,7 +372,7 @@ fn unknown(codec: u8, payload: &[u8]) -> Defect {
 /// The highest ratio that deflate reaches: 258 bytes from two bits.
 const MAX_DEFLATED: u64 = 1032;
 
-/// Most bytes that `compressed` bytes of Zstandard may expand to: always 16 MiB, and a longer block up to deflate's ratio.
+/// Maximum size that `compressed` bytes of Zstandard may expand to: 16 MiB plus deflate's ratio.
 fn zstd_bound(compressed: usize) -> u64 {
     (16u64 << 20).saturating_add((compressed as u64).saturating_mul(MAX_DEFLATED))
 }
@@ -383,7 +383,8 @@ fn unzstd(payload: &[u8]) -> Result<Vec<u8>, Defect> {
     use zstd::bulk::Decompressor;
 
     thread_local! {
-        /// The thread's decompressor, of about 100 KiB. To set one up takes longer than to decompress a block of 4 KiB.
+        /// The thread's decompressor, of about 100 KiB. Setting one up takes longer than decompressing a block of 4
+        /// KiB.
         static UNZSTD: Cell<Option<Decompressor<'static>>> = const { Cell::new(None) };
     }
     // Like LevelDB: the frame must state its length, and the length must not be 0.
@@ -396,7 +397,7 @@ fn unzstd(payload: &[u8]) -> Result<Vec<u8>, Defect> {
     };
     // Decoded in one call, into memory of that length. Streaming would allocate a window of any size that the frame states.
     let mut block = reserve(claimed, zstd_bound(payload.len()), payload)?;
-    // A thread that is ending keeps none.
+    // There is none while a thread exits.
     let mut decompressor = match UNZSTD.try_with(Cell::take) {
         Ok(Some(decompressor)) => decompressor,
         _ => Decompressor::new()
@@ -411,8 +412,8 @@ fn unzstd(payload: &[u8]) -> Result<Vec<u8>, Defect> {
     Ok(block)
 }
 
-/// All that `decoder` makes of its payload; `broken` is the defect of one that it cannot decode. The stream does not state its
-/// length, so memory grows with it, up to [`MAX_DEFLATED`] bytes for each of the payload.
+/// The output of `decoder`; `broken` is the defect of a payload that it cannot decode. The stream does not state its length,
+/// so memory grows with it, up to [`MAX_DEFLATED`] bytes for each of the payload.
 #[cfg(feature = "zlib")]
 fn inflate(
     mut decoder: impl Read,
@@ -427,7 +428,7 @@ fn inflate(
             }
             _ => broken(e),
         })?;
-    // Growth can leave twice the memory that is needed, and a block may stay in a cache for long.
+    // Growth can leave twice the necessary memory allocated, and a block may stay in a cache for long.
     block.shrink_to_fit();
     Ok(block)
 }
@@ -436,7 +437,7 @@ fn inflate(
 mod tests {
     use super::*;
 
-    /// Every codec of this build that compresses, and its type byte.
+    /// Every codec of this build that compresses, with its type byte.
     fn codecs() -> impl Iterator<Item = (Compression, u8)> {
         Compression::all().iter().filter_map(|codec| match codec {
             Compression::None => None,
@@ -450,7 +451,7 @@ mod tests {
         })
     }
 
-    /// A variant that the list of all lacks could be neither named nor tested.
+    /// A variant that is missing in the list could be neither named nor tested.
     #[test]
     fn every_variant_is_in_the_list() {
         let code = include_str!("codec.rs");
@@ -488,7 +489,7 @@ mod tests {
     #[test]
     fn a_block_is_compressed_only_if_it_shrinks_by_an_eighth() {
         for (compression, codec) in codecs() {
-            // Noise does not shrink; with a longer and longer tail of zeros it does, from some length on.
+            // Noise does not shrink; with enough zeros after it, it does.
             let mut kept = Vec::new();
             for tail in 0..400 {
                 let mut block = noise(1000);
@@ -570,13 +571,13 @@ mod tests {
                 format!("{error:?}").contains("claim of 1099511627776"),
                 "{error:?}"
             );
-            // And one of length 0, which LevelDB refuses.
+            // And one of length 0, which LevelDB rejects.
             let empty = [0x28, 0xb5, 0x2f, 0xfd, 0x20, 0, 1, 0, 0];
             assert!(decompress(ZSTD_OR_ZLIB, &empty).is_err());
         }
     }
 
-    /// A length that the payload could reach, but that no vector of a 32-bit machine can hold.
+    /// A length that the payload could have, but that no vector of a 32-bit machine can hold.
     #[test]
     #[cfg(all(feature = "zstd", target_pointer_width = "32"))]
     fn a_block_beyond_the_address_space_is_an_error() {

@@ -1,4 +1,4 @@
-//! What the format shows to those who take a file apart by themselves.
+//! The public interface of the format, for programs that take a file apart.
 
 use bytes::Bytes;
 
@@ -41,22 +41,22 @@ impl Entries {
     ///
     /// # Errors
     ///
-    /// Restarts and entries do not have the form of a block, or the keys take more than 64 MiB and 256 times the block together.
+    /// Restarts or entries are malformed, or the keys together take more than 64 MiB plus 256 times the block.
     pub fn new(block: Bytes) -> Result<Entries, Defect> {
         Ok(Entries(BlockCursor::new(Block::open(block)?)))
     }
 
-    /// The entries of a block that may be damaged, up to the first that cannot be decoded. Checks nothing else, where
-    /// [`new`](Entries::new) checks all.
+    /// The entries of a block that may be damaged, up to the first that cannot be decoded. Checks nothing else, unlike
+    /// [`new`](Entries::new).
     ///
     /// # Errors
     ///
-    /// The number of restarts at the end of the block does not fit it.
+    /// The number of restarts at the end does not fit the block.
     pub fn of_damaged(block: Bytes) -> Result<Entries, Defect> {
         Ok(Entries(BlockCursor::new(Block::parse(block)?)))
     }
 
-    /// Moves to the next entry. Returns `false` past the last.
+    /// Moves to the next entry. Returns `false` after the last.
     ///
     /// # Errors
     ///
@@ -81,23 +81,24 @@ impl Entries {
     }
 }
 
-/// What an entry of a metaindex names. Its value is the [handle](super::BlockHandle) of a block, unless it is [`Named::Other`].
+/// The kind of thing that an entry of a metaindex names. Its value is the [handle](super::BlockHandle) of a block, unless it is
+/// [`Named::Other`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Named<'a> {
-    /// A filter of keys, by the policy of this name.
+    /// A filter of keys; the name of its policy.
     Filter(&'a [u8]),
-    /// A filter of the prefixes that the extractor of this name finds.
+    /// A filter of prefixes; the name of its extractor.
     Prefixes(&'a [u8]),
-    /// What the table says of itself.
+    /// The table's properties.
     Properties,
-    /// What divides index and filters into pieces.
+    /// The block that divides index and filters into pieces.
     Pieces,
     /// Anything else: a block of another program, or any bytes.
     Other,
 }
 
 impl Named<'_> {
-    /// Tells by its name what an entry of a metaindex names; see [`Entries`].
+    /// Returns the kind of an entry of a metaindex, given its key; see [`Entries`].
     pub fn of(name: &[u8]) -> Named<'_> {
         if name == PROPERTIES_NAME {
             Named::Properties

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Filter `i` covers the data blocks whose *file offset* lies in `[i << lg, (i + 1) << lg)`. LevelDB always writes an lg of
-//! 11, a filter for each 2 KiB of file. With an lg so large that every block falls in filter 0, one filter covers the
-//! whole table. A stock reader takes the lg from the file, and reads either.
+//! 11, a filter for each 2 KiB of file. With an lg so large that every block falls in filter 0, one filter covers the whole
+//! table. A stock reader takes the lg from the file, and reads both.
 //!
 //! For example, with an lg of 11, data blocks at offsets 0, 1500 and 5000 get three filters: filter 0 for the first two
 //! blocks, filter 1 (2048 to 4095) empty, filter 2 for the third.
@@ -18,7 +18,7 @@ use super::{Defect, require};
 use crate::coding::put_fixed32;
 use crate::filter::{FilterBuilder, FilterPolicy, RibbonFilterPolicy};
 
-/// Start of the metaindex key of a filter block. The policy's name follows.
+/// Prefix of the metaindex key of a filter block. The policy's name follows.
 pub(crate) const FILTER_PREFIX: &[u8] = b"filter.";
 
 /// LevelDB's lg(base): a filter for every 2 KiB of file.
@@ -31,7 +31,7 @@ const LEVELDB_BASE_LG: u8 = 11;
 pub struct FilterBlockBuilder {
     policy: Box<dyn FilterBuilder>,
     whole_table: bool,
-    /// The filters so far.
+    /// The filters finished so far.
     result: Vec<u8>,
     offsets: Vec<u64>,
     has_keys: bool,
@@ -81,8 +81,8 @@ impl FilterBlockBuilder {
             self.end_filter();
         }
         let base_lg = if self.whole_table && !self.offsets.is_empty() {
-            // The smallest with which all that begins at `data_end` or before falls in filter 0. Of the blocks, a reader of
-            // `about.pieces` knows at first only where they end.
+            // The smallest lg with which everything that begins at or before `data_end` falls in filter 0. At first, a
+            // reader of `about.pieces` only knows where the blocks end.
             (u64::BITS - data_end.leading_zeros()) as u8
         } else {
             LEVELDB_BASE_LG
@@ -101,7 +101,7 @@ impl FilterBlockBuilder {
 #[derive(Debug)]
 pub struct FilterBlockReader {
     contents: Bytes,
-    /// Length of all filters together, and so the offset of the offsets. At most the length of `contents` less 5.
+    /// Total length of the filters, and so the offset of the offsets. At most the length of `contents` less 5.
     filters_len: usize,
     /// Number of filters, empty ones included.
     pub(crate) filter_count: usize,
@@ -113,7 +113,7 @@ impl FilterBlockReader {
     ///
     /// # Errors
     ///
-    /// The end of the block does not tell where the offsets are.
+    /// The end of the block does not say where the offsets are.
     pub fn new(contents: Bytes) -> Result<FilterBlockReader, Defect> {
         let decode = || {
             let (before, &[a, b, c, d, base_lg]) = contents.split_last_chunk()?;
@@ -145,16 +145,16 @@ impl FilterBlockReader {
         block_offset >> self.base_lg < self.filter_count as u64
     }
 
-    /// Checks that the filters lie one after the other before their offsets. Lookups do not need this: here, a filter with
-    /// impossible bounds passes every key. In C++ LevelDB it hides its keys.
+    /// Checks that the filters lie one after the other before their offsets. Lookups do not need this: in this crate, a
+    /// filter with impossible bounds passes every key. In C++ LevelDB it hides its keys.
     ///
     /// # Errors
     ///
-    /// They do not.
+    /// The filters do not lie so.
     pub fn check_offsets(&self) -> Result<(), Defect> {
         let (_, offsets) = self.filters_and_offsets();
         let (offsets, odd) = offsets.as_chunks();
-        // The last is that of the offsets, where the filters end.
+        // The last one is the offset of the offsets, where the filters end.
         let mut starts = offsets.iter().map(|start| u32::from_le_bytes(*start));
         let ascend = starts.clone().is_sorted() && starts.next() == Some(0);
         let (count, len) = (self.filter_count, self.filters_len);
@@ -165,11 +165,11 @@ impl FilterBlockReader {
         })
     }
 
-    /// Checks that the block is one of prefixes: of one filter, or none if no key has a prefix.
+    /// Checks that this is a block of prefixes: it has one filter, or none if no key has a prefix.
     ///
     /// # Errors
     ///
-    /// It is not.
+    /// The block has more filters.
     pub fn check_prefixes(&self) -> Result<(), Defect> {
         self.check_offsets()?;
         let count = self.filter_count;
@@ -177,7 +177,7 @@ impl FilterBlockReader {
         require(count <= 1, expected, || format!("{count}"))
     }
 
-    /// Whether a key of the table may have this prefix, by a block of prefixes.
+    /// Whether a key of the table may have this prefix, according to a block of prefixes.
     pub fn prefix_may_match(&self, prefix: &[u8]) -> bool {
         self.filter_count > 0 && self.key_may_match(&RibbonFilterPolicy::DEFAULT, 0, prefix)
     }
@@ -191,7 +191,7 @@ impl FilterBlockReader {
         filter.is_none_or(|filter| policy.key_may_match(key, filter))
     }
 
-    /// Prefetches where the filter of the data block at `block_offset` begins and ends.
+    /// Prefetches the offsets of the filter of the data block at `block_offset`.
     #[inline]
     pub(crate) fn prefetch_bounds(&self, block_offset: u64) {
         let (_, offsets) = self.filters_and_offsets();
@@ -200,7 +200,7 @@ impl FilterBlockReader {
         prefetch(bounds.and_then(<[u8]>::first).into_iter());
     }
 
-    /// Prefetches the filter of the data block at `block_offset`; that of an ordinary block lies in two lines.
+    /// Prefetches the filter of the data block at `block_offset`, which in an ordinary block lies in two cache lines.
     #[inline]
     pub(crate) fn prefetch_filter(&self, block_offset: u64) {
         let filter = self.filter(block_offset).unwrap_or_default();
@@ -217,7 +217,7 @@ impl FilterBlockReader {
 
     /// The filter of the data block at `block_offset`. `None` if it has none, or one with impossible bounds.
     ///
-    /// The offset of the offsets stands where one more filter's offset would, and so ends the last filter.
+    /// The offset of the offsets is where the offset of one more filter would be, and so ends the last filter.
     #[inline]
     fn filter(&self, block_offset: u64) -> Option<&[u8]> {
         let i = usize::try_from(block_offset >> self.base_lg).ok()?;
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
     use std::fmt::Debug;
 
-    /// A policy whose filters can be read: the keys, joined by `,` (and so with no false positive).
+    /// A policy with readable filters: the keys, joined by `,` (and so without false positives).
     #[derive(Debug)]
     struct Readable;
 
@@ -288,7 +288,7 @@ mod tests {
         }
     }
 
-    /// Several blocks in one window, windows without a block, and keys that are pending at `finish`.
+    /// Several blocks in one window, windows without a block, and keys still pending at `finish`.
     #[test]
     fn windows_are_laid_out_as_by_leveldb() {
         let blocks: [(u64, &[&str]); 5] = [
@@ -351,8 +351,8 @@ mod tests {
         assert!(read(&[0, 0, 0, 0, 64]).is_err(), "a shift of 64");
         assert!(read(&[1, 0, 0, 0, 11]).is_err(), "offsets past the end");
         assert!(read(&[0xff, 0xff, 0xff, 0xff, 11]).is_err());
-        // Start and end of filter 0: reversed; end past the filters; both past them and equal. C++ takes the last for an
-        // empty filter, which hides every key of the window.
+        // Start and end of filter 0: reversed; end past the filters; both past them and equal. C++ treats the last case
+        // as an empty filter, which hides every key of the window.
         for (start, end) in [(2u32, 1u32), (0, 9), (9, 9)] {
             let mut bytes = b"a,".to_vec();
             [start, end, 2]

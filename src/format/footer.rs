@@ -37,7 +37,7 @@ pub struct BlockHandle {
 }
 
 impl BlockHandle {
-    /// Most bytes that an encoded handle takes.
+    /// Maximum length of an encoded handle, in bytes.
     pub(crate) const MAX_LEN: usize = 2 * MAX_VARINT64_LEN;
 
     /// The handle as it is stored: two varints.
@@ -63,14 +63,14 @@ impl BlockHandle {
         Defect::new(expected, format!("{value:02x?}"))
     }
 
-    /// Where the block's frame lies in the file: the payload and its trailer. `None` if its end overflows.
+    /// Where the block's frame lies in the file: payload and trailer. `None` if its end overflows.
     pub fn frame(&self) -> Option<Range<u64>> {
         Some(self.offset..self.end()?)
     }
 
-    /// Where the block's frame lies, if the handle was checked to lead into the file.
+    /// Like [`frame`](BlockHandle::frame), for a handle that has been checked.
     pub(crate) fn frame_in_file(&self) -> Range<u64> {
-        // No overflow: it ends before the footer.
+        // Cannot overflow: it ends before the footer.
         self.offset..self.offset + self.size + TRAILER_LEN as u64
     }
 
@@ -81,12 +81,12 @@ impl BlockHandle {
         self.frame().filter(|frame| frame.end <= footer)
     }
 
-    /// Checks that the handle, of the block of `section`, leads to a frame of less than 4 GiB before the footer, which is at offset
-    /// `footer`. Returns where the frame lies.
+    /// Checks that the handle, of a block of `section`, leads to a frame of less than 4 GiB that ends before the footer, which is
+    /// at offset `footer`. Returns where the frame lies.
     ///
     /// # Errors
     ///
-    /// It does not.
+    /// The handle leads elsewhere.
     pub fn check(&self, section: Section, footer: u64) -> Result<Range<u64>, Defect> {
         self.frame_before(footer).ok_or_else(|| {
             let BlockHandle { offset, size } = self;
@@ -122,7 +122,7 @@ impl Footer {
     /// The last eight bytes of every table, little-endian.
     pub const MAGIC: u64 = MAGIC;
 
-    /// An offset that no data block can exceed: that of the metaindex or the index, whichever comes first.
+    /// An upper limit for the end of the data blocks: the offset of the metaindex or the index, whichever comes first.
     pub(crate) fn data_end(&self) -> u64 {
         self.metaindex.offset.min(self.index.offset)
     }
@@ -145,7 +145,7 @@ impl Footer {
     ///
     /// # Errors
     ///
-    /// There is no magic number at the end, or no handle where one must be.
+    /// The magic number at the end is missing, or a handle is malformed.
     pub fn decode(src: &[u8]) -> Result<Footer, Defect> {
         let handles = src.strip_suffix(&MAGIC.to_le_bytes());
         let Some(handles) = handles.filter(|_| src.len() == FOOTER_LEN) else {
@@ -227,7 +227,7 @@ mod tests {
         let mut endless = example();
         endless[..40].fill(0x80);
         assert!(Footer::decode(&endless).is_err());
-        // Handles that run on into the magic number.
+        // Handles that extend into the magic number.
         let mut long = example();
         long[..40].fill(0xff);
         for end in [9, 19, 29] {

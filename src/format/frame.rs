@@ -13,14 +13,14 @@ use super::checksum::{crc32c, mask};
 use super::codec::{self, Compressor, RAW};
 use super::{Defect, require};
 
-/// Bytes after each payload: the codec and the checksum.
+/// Number of bytes after each payload: codec and checksum.
 pub(crate) const TRAILER_LEN: usize = 5;
 
-/// Appends the frame of `block` to `out`; raw without a compressor, otherwise compressed if that pays.
+/// Appends the frame of `block` to `out`; uncompressed without a compressor, or if compression does not pay.
 ///
 /// # Errors
 ///
-/// The compressor's.
+/// Errors of the compressor.
 #[expect(clippy::indexing_slicing, reason = "`out` has grown since `start`")]
 pub(crate) fn seal(
     block: &[u8],
@@ -84,7 +84,7 @@ pub fn codec_name(frame: &[u8]) -> Result<&'static str, Defect> {
     Ok(codec::name(codec, payload))
 }
 
-/// The payload of a frame, its codec, and the checksum that is stored.
+/// The payload of a frame, its codec, and the stored checksum.
 fn split(frame: &[u8]) -> Result<(&[u8], u8, u32), Defect> {
     match frame.split_last_chunk::<TRAILER_LEN>() {
         Some((payload, &[codec, a, b, c, d])) => {

@@ -19,7 +19,7 @@ use crate::format::Defect;
 /// The largest sequence number that an internal key can hold, 2^56 - 1.
 pub const MAX_SEQUENCE: u64 = (1 << 56) - 1;
 
-/// Bytes after the user key: sequence number and type.
+/// Number of bytes after the user key: sequence number and type.
 const TAG_LEN: usize = 8;
 
 /// Whether an [`InternalKey`] records a value or a deletion. LevelDB has no third type; other engines do.
@@ -66,7 +66,7 @@ pub struct InternalKey<'a> {
 }
 
 impl<'a> InternalKey<'a> {
-    /// Parses a stored key; `None` where it is shorter than 8 bytes or its type is above 1.
+    /// Parses a stored key; `None` if it is shorter than 8 bytes or its type is above 1.
     pub fn parse(stored: &'a [u8]) -> Option<InternalKey<'a>> {
         let (user_key, tag) = split(stored);
         let tag = tag.filter(|tag| tag & 0xff <= ValueType::Value as u64)?;
@@ -83,7 +83,7 @@ impl<'a> InternalKey<'a> {
         }
     }
 
-    /// Appends the stored form. A sequence above [`MAX_SEQUENCE`] is stored as that.
+    /// Appends the stored form. A sequence number above [`MAX_SEQUENCE`] is stored as [`MAX_SEQUENCE`].
     pub fn encode(&self, dst: &mut Vec<u8>) {
         dst.extend_from_slice(self.user_key);
         let sequence = self.sequence.min(MAX_SEQUENCE);
@@ -97,8 +97,8 @@ impl<'a> InternalKey<'a> {
         stored
     }
 
-    /// The stored key where a search for `user_key` as of `sequence` begins: the first of all its
-    /// changes at or before that.
+    /// The stored key at which a search for `user_key` as of `sequence` begins: the first of its changes at or before
+    /// `sequence`.
     pub(crate) fn seek_target(user_key: &'a [u8], sequence: u64) -> Vec<u8> {
         InternalKey::new(user_key, sequence, ValueType::Value).to_stored()
     }
@@ -109,8 +109,8 @@ impl<'a> InternalKey<'a> {
     }
 }
 
-/// The user key and the tag of a stored key. One too short to have a tag is all user key, so that it
-/// has a place in the order.
+/// The user key and the tag of a stored key. A key that is too short to have a tag is all user key, so that it has a
+/// place in the order.
 #[inline]
 fn split(stored: &[u8]) -> (&[u8], Option<u64>) {
     match stored.split_last_chunk() {
@@ -119,7 +119,7 @@ fn split(stored: &[u8]) -> (&[u8], Option<u64>) {
     }
 }
 
-/// Sequence number and type of a stored key: `sequence << 8 | type`. `None` in one that is too short.
+/// Sequence number and type of a stored key: `sequence << 8 | type`. `None` if the key is too short.
 #[inline]
 pub(crate) fn tag(stored: &[u8]) -> Option<u64> {
     split(stored).1
@@ -133,7 +133,7 @@ pub fn user_key(stored: &[u8]) -> &[u8] {
 
 /// The order of a database's tables, `leveldb.InternalKeyComparator`: by user key, then newest first.
 ///
-/// [`DbTable`](crate::DbTable) uses it by itself. To look at the keys as they are stored, open the
+/// [`DbTable`](crate::DbTable) uses it automatically. To look at the keys as they are stored, open the
 /// table with it:
 ///
 /// ```no_run
@@ -160,8 +160,8 @@ impl InternalKeyComparator {
         InternalKeyComparator { user }
     }
 
-    /// Replaces `stored` by `shorter`, tagged to come before all changes of that user key, if that is
-    /// shorter and its user key is larger.
+    /// Replaces `stored` by `shorter`, with the tag that comes before all changes of that user key, if `shorter` is
+    /// shorter and a larger user key.
     fn shorten(&self, stored: &mut Vec<u8>, mut shorter: Vec<u8>) {
         let user_key = user_key(stored);
         if shorter.len() < user_key.len() && self.user.compare(user_key, &shorter) == Ordering::Less
@@ -179,7 +179,7 @@ impl Comparator for InternalKeyComparator {
 
     #[inline]
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        // Not by `split`, whose tags may be missing: this is a tenth of a lookup in a database.
+        // Does not use `split`, which allows for missing tags: that would cost a tenth of a lookup in a database.
         if let (Some((user_a, tag_a)), Some((user_b, tag_b))) =
             (a.split_last_chunk(), b.split_last_chunk())
         {
@@ -190,7 +190,7 @@ impl Comparator for InternalKeyComparator {
         self.user.compare(user_a, user_b).then(tag_b.cmp(&tag_a))
     }
 
-    /// The user key, which is what lookups know, and what LevelDB's filters hold.
+    /// The user key, which is what lookups have, and what LevelDB's filters hold.
     fn filter_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         self.user.filter_key(user_key(key))
     }
@@ -199,7 +199,7 @@ impl Comparator for InternalKeyComparator {
         let mut shorter = user_key(start).to_vec();
         let comparator = self.user.comparator();
         comparator.find_shortest_separator(&mut shorter, user_key(limit));
-        // A user key equal to the limit's would come before the limit all the same, and hide it.
+        // A user key equal to the limit's would, with its tag, come before the limit and hide it.
         if self.user.compare(&shorter, user_key(limit)) == Ordering::Less {
             self.shorten(start, shorter);
         }
@@ -212,7 +212,7 @@ impl Comparator for InternalKeyComparator {
     }
 }
 
-/// The order of user keys in tables of `order`, if it is that of a database's tables.
+/// The order of user keys, if `order` is that of a database's tables.
 pub fn user_order(order: &Order) -> Option<&Order> {
     let Order::Custom(comparator) = order else {
         return None;
@@ -227,8 +227,8 @@ pub fn user_order(order: &Order) -> Option<&Order> {
 }
 
 impl Order {
-    /// Returns `key` as messages show it: escaped, in quotes, and cut if it is long. Of a database's keys, the user key, the sequence
-    /// number, and whether it is a deletion.
+    /// Returns `key` as messages show it: escaped, in quotes, and cut if it is long. For a database's key, shows the user key, the
+    /// sequence number, and whether it is a deletion.
     #[cold]
     pub(crate) fn describe_key(&self, key: &[u8]) -> String {
         let Some(internal) = user_order(self).and_then(|_| InternalKey::parse(key)) else {
@@ -241,18 +241,18 @@ impl Order {
         }
     }
 
-    /// Whether this is the order of a database's tables, and `key` is no key of one.
+    /// Whether this is the order of a database's tables, and `key` is not a key of one.
     pub(crate) fn is_foreign(&self, key: &[u8]) -> bool {
         user_order(self).is_some() && InternalKey::parse(key).is_none()
     }
 
-    /// Returns the message for keys that are not in this order: `what` they are, and two that come in the file in the other
-    /// order.
+    /// Returns the message for keys that are not in this order: `what` describes the keys; two of them that come in the
+    /// other order in the file are shown.
     #[cold]
     pub(crate) fn order_message(&self, what: &str, previous: &[u8], key: &[u8]) -> String {
         let name = self.comparator().name();
         let advice = if self.is_foreign(previous) || self.is_foreign(key) {
-            "these are no internal keys of a database: open the table with the comparator that it was written with, as a Table"
+            "these are not internal keys of a database: open the table with the comparator that it was written with, as a Table"
         } else {
             "open the table with the comparator that it was written with, and as a DbTable if it is a database's"
         };
@@ -268,7 +268,7 @@ pub fn internal_order(user: Order) -> Order {
     Order::of(InternalKeyComparator { user })
 }
 
-/// The defect of a stored key that is no internal key.
+/// The defect of a stored key that is not an internal key.
 #[cold]
 pub(crate) fn not_internal(stored: &[u8]) -> Defect {
     let found = match stored.last_chunk::<8>() {
@@ -320,8 +320,8 @@ mod tests {
         assert_eq!(InternalKey::parse(&[2, 0, 0, 0, 0, 0, 0, 0]), None);
     }
 
-    /// The order that LevelDB's `db/dbformat_test.cc` states: user keys up, sequences down, then types
-    /// down.
+    /// The order that LevelDB's `db/dbformat_test.cc` states: user keys ascending, sequence numbers descending, then
+    /// types descending.
     #[test]
     fn order_is_user_key_then_newest() {
         let order = InternalKeyComparator::new(BytewiseComparator);

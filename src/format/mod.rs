@@ -26,12 +26,12 @@
 //! - All integers are little-endian, of fixed length or varints (`coding.rs`).
 //!
 //! So a reader begins with the footer, and reads index, metaindex and filter block. To look up a key, it searches the index
-//! for the first key at or after it. No other data block can hold the key.
+//! for the first key at or after it. Only the data block of that index key can hold the key.
 //!
-//! LevelDB puts the index last, and a table without properties is laid out so. A reader must take the parts in any order, since
-//! handles say where they are. With the metaindex last, the end of the file, which a reader asks for first, tells where everything
-//! is. Before it lies what divides the rest into pieces, and the end of the filter, which a lookup asks first. Of the index before
-//! those, a lookup needs one piece.
+//! LevelDB puts the index last, and so does this crate in a table without properties. A reader must accept the parts in any order,
+//! since handles say where they are. With the metaindex last, the end of the file, which a reader reads first, says where
+//! everything is. Before it come `about.pieces`, and the end of the filter, which a lookup checks first. A lookup needs one piece
+//! of the index, which comes before those.
 //!
 //! # A worked example
 //!
@@ -52,7 +52,7 @@
 //!    110  57 fb 80 8b 24 75 47 db                         magic number
 //! ```
 //!
-//! The test of this module compares the example with what the writer writes.
+//! This module's test compares the example with what the writer writes.
 
 pub(crate) mod block;
 pub(crate) mod block_check;
@@ -86,7 +86,7 @@ pub use properties::{KeyKind, Properties};
 
 use crate::error::{Corruption, Error, ErrorKind, Section};
 
-/// A defect in some bytes. [`locate`](Defect::locate) adds where in the file they are.
+/// A defect in some bytes. [`locate`](Defect::locate) adds their place in the file.
 ///
 /// One word wide, since it is the error of the innermost loops.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl Defect {
         Defect(Box::new(damage))
     }
 
-    /// Something that this build cannot read. `what` continues a sentence: "data block at offset 0 .."
+    /// A feature that this build cannot read. `what` continues a sentence: "data block at offset 0 .."
     #[cold]
     pub(crate) fn unsupported(what: impl fmt::Display) -> Defect {
         let (kind, what) = (ErrorKind::Unsupported, format!(" {what}"));
@@ -129,7 +129,7 @@ impl Defect {
     }
 }
 
-/// Requires that a check was passed: otherwise, the bytes should be `expected`, and are `found`.
+/// Turns a failed check into a defect: the bytes should be `expected`, and are `found`.
 pub(crate) fn require(
     is_right: bool,
     expected: impl FnOnce() -> String,
@@ -164,7 +164,7 @@ mod tests {
                 continue;
             };
             assert_eq!(offset, expected.len(), "{line}");
-            // The bytes end where the explanation begins.
+            // The bytes end at the explanation.
             let bytes = rest.split_whitespace().map_while(|word| match word.len() {
                 2 => u8::from_str_radix(word, 16).ok(),
                 _ => None,

@@ -1,7 +1,7 @@
 //! Pages of a file, and the padding that keeps data blocks from crossing them.
 //!
 //! A disk and the page cache read a file in pages of 4 KiB. In an *aligned* table no data block touches more pages than its
-//! length needs. Where a block would, the writer puts zeros in front of it, up to the next page:
+//! length needs. Where a block would, the writer puts zeros before it, up to the next page:
 //!
 //! ```text
 //! 0                     4096                                   8192
@@ -10,7 +10,7 @@
 //!
 //! No reader notices: it follows the handles in the index.
 
-/// Bytes of a page: of the disk's sectors and of the page cache on nearly all machines.
+/// Size of a page: of the disk's sectors and of the page cache on nearly all machines.
 pub(crate) const PAGE_LEN: u64 = 4096;
 
 /// Bytes from `offset` to the next page boundary; 0 on a boundary.
@@ -32,8 +32,8 @@ pub fn padding(offset: u64, next_len: u64) -> u64 {
     }
 }
 
-/// Whether `bytes` at `offset` may be padding: zeros up to the next page. A lost block may be zeros, too: only where the
-/// next block needs [`padding`] are they no loss.
+/// Whether `bytes` at `offset` may be padding: zeros up to the next page. A lost block may also be zeros: they are no
+/// loss only if the next block needs [`padding`].
 pub fn is_padding(offset: u64, bytes: &[u8]) -> bool {
     bytes.len() as u64 == to_boundary(offset) && bytes.iter().all(|&byte| byte == 0)
 }

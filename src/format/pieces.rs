@@ -13,18 +13,18 @@
 //!                    value = varint32 length, varint32 number of entries, handle of its last data block, fixed32 CRC-32C
 //! ```
 //!
-//! - The index block is stored raw, every key of it whole, each with a handle and nothing after that.
+//! - The index block is stored uncompressed, and every key whole; each entry's value is a handle and nothing else.
 //! - Pieces of the index are whole entries, one after another from byte 0. Their lengths, four bytes for each entry and four
 //!   more, for the number of restarts, add up to the index block. Restarts belong to no piece.
-//! - A CRC-32C is of the piece's bytes, and is not masked.
+//! - Each CRC-32C is that of a piece's bytes, and is not masked.
 //! - Tops ascend in the table's order, and none is longer than 4,096 bytes. The handles of last data blocks ascend without
 //!   overlap, before the index.
-//! - The first byte is not zero, so the block never passes for a block of entries, of which the first shares nothing.
+//! - The first byte is not zero, so the block cannot be taken for a block of entries, whose first entry shares nothing.
 //! - A reader that does not know the version ignores the block.
 //!
 //! A writer is free to choose where pieces end. This one ends them after at most 16 KiB, at the shortest key that ends in the last
-//! quarter of that, since tops are what opening reads of the index. Should tops take more than 512 KiB, or a filter have more than
-//! 65,536 pieces, these pieces are doubled in length. Tops are keys of the index as they are: a shorter one would lead to the wrong
+//! quarter of these, since opening reads the tops. If tops would take more than 512 KiB, or a filter would have more than 65,536
+//! pieces, the length of these pieces is doubled. Tops are unchanged keys of the index: a shorter one would lead to the wrong
 //! piece.
 //!
 //! A reader checks that each piece has the stated checksum, number of entries, last key and last handle, that its keys ascend from the
@@ -44,23 +44,23 @@ use super::{Defect, require};
 use crate::coding::{fixed32_at, get_varint32, put_fixed32, put_varint};
 use crate::comparator::{Order, common_prefix};
 
-/// The metaindex's name of the block. It sorts before all filters, and after the properties.
+/// The block's name in the metaindex. It sorts before all filters and prefix filters, and after the properties.
 pub(crate) const PIECES_NAME: &[u8] = b"about.pieces";
 
 /// The version that this reader knows.
 const VERSION: u8 = 1;
 
-/// Most bytes of a top. A table that would have a longer one gets no `about.pieces`.
+/// Maximum length of a top, in bytes. A table that would have a longer one gets no `about.pieces`.
 const MAX_TOP: usize = 4096;
 
-/// Limit for the block of tops, values included.
+/// Maximum size of the block of tops, values included.
 const MAX_TOPS: usize = 512 << 10;
 
 /// Number of tops between restarts.
 const TOP_INTERVAL: usize = 16;
 
 /// `about.pieces`, decoded: how index and filters are divided. [`Entries`](super::Entries) shows how to find its block in the
-/// metaindex, under the name that is [`Named::Pieces`](super::Named::Pieces).
+/// metaindex, as [`Named::Pieces`](super::Named::Pieces).
 #[derive(Debug)]
 pub struct Pieces {
     pub(crate) index: IndexPieces,
@@ -68,15 +68,15 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Decodes the block; `None` if it is of another version, and so to be ignored.
+    /// Decodes the block; `None` if it has another version, which readers ignore.
     ///
     /// Checks everything but the order of the tops and the handles ([`check_index`](Pieces::check_index),
-    /// [`check_filters`](Pieces::check_filters)). Takes at most 16 times the block in memory, and some 70 bytes for each piece of the
-    /// index.
+    /// [`check_filters`](Pieces::check_filters)). Takes at most 16 times the block's size in memory, and some 70 bytes for each piece
+    /// of the index.
     ///
     /// # Errors
     ///
-    /// The block is not as its version has it.
+    /// The block does not follow its version's format.
     pub fn decode(block: Bytes) -> Result<Option<Pieces>, Defect> {
         let mut input = Input(block);
         if input.take(1)?.first() != Some(&VERSION) {
@@ -90,7 +90,7 @@ impl Pieces {
         Ok(Some(Pieces { index, filters }))
     }
 
-    /// Checks that the index block is the one at `handle`, as the [footer](super::Footer) has it.
+    /// Checks that the index block is the one at `handle`, the handle in the [footer](super::Footer).
     ///
     /// # Errors
     ///
@@ -107,24 +107,25 @@ impl Pieces {
     ///
     /// # Errors
     ///
-    /// A piece is not the one that was written.
+    /// A piece differs from what was written.
     pub fn check_index_block(&self, index: &[u8]) -> Result<(), Defect> {
         self.index.check_block(index)
     }
 
-    /// Checks the pieces of `filter`, the filter block at `handle`, if it is divided; as
+    /// Checks the pieces of `filter`, the filter block at `handle`, if it is divided; see
     /// [`check_index_block`](Pieces::check_index_block).
     ///
     /// # Errors
     ///
-    /// A piece is not the one that was written.
+    /// A piece differs from what was written.
     pub fn check_filter_block(&self, handle: BlockHandle, filter: &[u8]) -> Result<(), Defect> {
         let mut divided = self.filters.iter();
         let divided = divided.find(|divided| divided.handle == handle);
         divided.map_or(Ok(()), |divided| divided.check_block(filter))
     }
 
-    /// Checks that the divided filter blocks are among `handles`, which the metaindex names as [`Named`](super::Named).
+    /// Checks that the divided filter blocks are among `handles`, those of filters in the metaindex (see
+    /// [`Named`](super::Named)).
     ///
     /// # Errors
     ///
@@ -139,19 +140,19 @@ impl Pieces {
     }
 }
 
-/// The index block in pieces: where they lie, and what they must hold.
+/// The pieces of the index block: where they lie, and what they must hold.
 #[derive(Debug)]
 pub(crate) struct IndexPieces {
     /// The handle of the index block.
     pub(crate) handle: BlockHandle,
-    /// The last keys of all pieces, end to end.
+    /// The last keys of all pieces, concatenated.
     tops: Bytes,
     pieces: Vec<Piece>,
 }
 
 #[derive(Debug, Default)]
 struct Piece {
-    /// Where its last key lies among those of all pieces.
+    /// Where its last key lies in `tops`.
     top: Range<usize>,
     /// The handle of its last data block.
     handle: BlockHandle,
@@ -163,7 +164,7 @@ struct Piece {
 }
 
 impl Piece {
-    /// The piece after `before`, of which the tops' block has this `top` and `value`. Appends its top to the `tops` of those before.
+    /// Decodes the piece after `before` from the entry `top`, `value` in the block of tops. Appends its top to `tops`.
     fn decode(
         before: Option<&Piece>,
         top: &[u8],
@@ -227,7 +228,7 @@ impl IndexPieces {
         })
     }
 
-    /// Bytes of memory that it takes, apart from the tops, which it shares with those who ask for them.
+    /// Bytes of memory that this takes, apart from the tops, which are shared.
     pub(crate) fn weight(&self) -> usize {
         self.pieces.capacity() * size_of::<Piece>()
     }
@@ -237,15 +238,15 @@ impl IndexPieces {
         self.pieces.len()
     }
 
-    /// Bytes that hold all tops, and for each piece where its top lies and the handle of its last data block. The caller checks that
-    /// tops ascend.
+    /// The bytes that hold all tops, and for each piece where its top lies and the handle of its last data block. The caller checks
+    /// that tops ascend.
     pub(crate) fn tops(&self) -> (Bytes, Vec<(Range<usize>, BlockHandle)>) {
         let pieces = self.pieces.iter();
         let tops = pieces.map(|piece| (piece.top.clone(), piece.handle));
         (self.tops.clone(), tops.collect())
     }
 
-    /// Number of the first data block of piece `i`; of `len()`, of all blocks.
+    /// Number of the first data block of piece `i`; for `len()`, the number of all blocks.
     pub(crate) fn blocks_before(&self, i: usize) -> usize {
         self.before(i).map_or(0, |piece| piece.blocks as usize)
     }
@@ -263,10 +264,10 @@ impl IndexPieces {
     }
 
     /// Decodes piece `i` from the `bytes` at its [`range`](Self::range), and calls `take` with each entry: where its key lies in
-    /// `bytes`, and its handle. What it was called with is to be trusted only if the result is `Ok`.
+    /// `bytes`, and its handle. Its arguments can be trusted only if the result is `Ok`.
     ///
-    /// Checks the stated checksum, number of entries and last one, that handles ascend without overlap from the piece before, and
-    /// that keys ascend from the top before, unless the order is not known (`None`).
+    /// Checks the checksum, the number of entries and the last entry, that handles ascend without overlap from the previous piece
+    /// on, and that keys ascend from the previous top on, unless the order is not known (`None`).
     pub(crate) fn decode_piece(
         &self,
         i: usize,
@@ -304,7 +305,7 @@ impl IndexPieces {
         })
     }
 
-    /// Checks that the index block `index`, wherever it lies, is the one that is divided. Takes one pass over it.
+    /// Checks that the index block `index`, wherever it lies, has these pieces. Makes one pass over it.
     pub(crate) fn check_block(&self, index: &[u8]) -> Result<(), Defect> {
         let expected = || format!("an index of {} bytes, stored raw", self.handle.size);
         let found = || format!("{}", index.len());
@@ -316,11 +317,11 @@ impl IndexPieces {
     }
 }
 
-/// The handle in an index entry, a key and a value, after that of the key `previous`. It must lie in `data`, which is then what comes
-/// after it: handles ascend without overlap.
+/// Returns the handle in an index entry with this key and value, which follows the key `previous`. The handle must lie in `data`,
+/// which then shrinks to what comes after it: handles ascend without overlap.
 ///
-/// Checks that keys ascend in `order`, unless that is not known.
-#[inline(always)] // its result is read faster from registers than from where it was just written
+/// Checks that keys ascend in `order`, unless it is not known.
+#[inline(always)] // so that its result is returned in registers
 pub(crate) fn take_handle(
     (key, value): (&[u8], &[u8]),
     previous: Option<&[u8]>,
@@ -347,7 +348,7 @@ pub(crate) fn take_handle(
     Ok(handle)
 }
 
-/// Collects what `about.pieces` says while a table is finished.
+/// Collects the contents of `about.pieces` while a table is finished.
 #[derive(Debug)]
 pub(crate) struct PiecesBuilder {
     index: BlockHandle,
@@ -356,8 +357,8 @@ pub(crate) struct PiecesBuilder {
 }
 
 impl PiecesBuilder {
-    /// Cuts the index block `index`, which has entries and will be stored raw at `offset`. `None` if a top would be too long: the
-    /// table then gets no `about.pieces`.
+    /// Divides the index block `index`, which has entries and will be stored uncompressed at `offset`. `None` if a top would be
+    /// too long: the table then gets no `about.pieces`.
     pub(crate) fn new(index: &[u8], offset: u64) -> Option<PiecesBuilder> {
         let block = Block::parse(index).ok()?;
         let mut len = PIECE_LEN;
@@ -374,12 +375,12 @@ impl PiecesBuilder {
         })
     }
 
-    /// Divides the filter block `block`, which lies at `offset`, if it is one ribbon filter with layers. Others stay whole.
+    /// Divides the filter block `block` at `offset` if it is one ribbon filter with layers. Other blocks stay whole.
     pub(crate) fn add_filter(&mut self, block: &[u8], offset: u64) {
         self.filters.extend(FilterPieces::encode(block, offset));
     }
 
-    /// The block.
+    /// Returns the block.
     pub(crate) fn finish(self) -> Vec<u8> {
         let start = vec![VERSION, self.filters.len() as u8];
         let filters = self.filters.concat();
@@ -387,7 +388,7 @@ impl PiecesBuilder {
     }
 }
 
-/// The tops of the index block, cut into pieces of at most `piece_len` bytes, with what is said of each. `None` if one is too long.
+/// The block of tops of an index divided into pieces of at most `piece_len` bytes. `None` if a top is too long.
 fn tops_of(index: &Block<&[u8]>, piece_len: usize) -> Option<Vec<u8>> {
     let mut tops = BlockBuilder::new(TOP_INTERVAL);
     let mut start = 0;
@@ -409,8 +410,8 @@ fn tops_of(index: &Block<&[u8]>, piece_len: usize) -> Option<Vec<u8>> {
     Some(tops.finish(<[u8]>::to_vec))
 }
 
-/// The entry that ends the piece from byte `start` of the index on, and the number of entries up to it: of those with the shortest
-/// key in the piece's last quarter, the last.
+/// The last entry of the piece that begins at byte `start` of the index, and the number of entries up to it: the last of those
+/// with the shortest key in the piece's last quarter.
 fn last_of_piece(index: &Block<&[u8]>, start: usize, piece_len: usize) -> Option<(Entry, u64)> {
     let (mut last, mut best) = (None, None::<(Entry, u64)>);
     for (entry, count) in index.entries_from(start, 0).zip(1..) {
@@ -534,7 +535,7 @@ mod tests {
         let most: Vec<Vec<u8>> = long.iter().map(|key| key[1..].to_vec()).collect();
         let pieces = pieces_of(&index_of(&most), 1 << 30);
         assert!((5..=7).contains(&pieces.len()), "{}", pieces.len());
-        // Shared prefixes, but few keys a piece: more tops than 512 KiB hold.
+        // Shared prefixes, but few keys per piece: the tops exceed 512 KiB.
         let many: Vec<Vec<u8>> = (0..30_000u32)
             .map(|i| [vec![b'k'; 3_000], (i << 4).to_be_bytes().repeat(30)].concat())
             .collect();
@@ -549,7 +550,7 @@ mod tests {
             .unwrap();
     }
 
-    /// Keys of different lengths: a piece ends with the last of the shortest in its last quarter.
+    /// Keys of different lengths: a piece ends with the last of the shortest keys in its last quarter.
     #[test]
     fn pieces_end_with_short_keys() {
         let len = |i: usize| 20 + (i * 7919) % 50;

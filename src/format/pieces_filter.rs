@@ -1,4 +1,4 @@
-//! A ribbon filter in pieces, as `about.pieces` divides its block.
+//! A ribbon filter in pieces, into which `about.pieces` divides its block.
 //!
 //! ```text
 //! block     handle of the filter block
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The words of the ribbon are one sequence of pieces and its codes another: the last piece of each ends where they do. Pieces lie at
-//! fixed offsets, whatever segments they cut in two.
+//! fixed offsets, and may split a segment.
 //!
 //! Only a block of one filter, a ribbon with layers, is divided. Any other is read whole.
 
@@ -25,35 +25,36 @@ use crate::coding::{fixed32_at, put_fixed32, put_varint};
 use crate::filter::RibbonFilterPolicy;
 use crate::filter::{RibbonLayout, RibbonProbe};
 
-/// After the filter: its offset, the offset of the offsets, lg(base).
+/// Length of what follows the filter: its offset, the offset of the offsets, lg(base).
 const BLOCK_END: usize = 9;
 
-/// Most pieces of a filter, unless they would be longer than the longest.
+/// Maximum number of pieces of a filter, unless they would be longer than the longest allowed.
 const MAX_PIECES: usize = 1 << 16;
 
 /// Logarithms of the shortest and of the longest piece. No equation needs words of more than two pieces.
 const PIECE_LGS: Range<u64> = 12..32;
 
-/// A divided filter block. Its pieces are numbered: those of the words, and those of the codes. The copy of the tail stands for the
-/// rest.
+/// A divided filter block. Pieces are numbered: first those of the words, then those of the codes. A copy of the tail takes the
+/// place of the rest.
 #[derive(Debug)]
 pub(crate) struct FilterPieces {
     /// The handle of the filter block.
     pub(crate) handle: BlockHandle,
     lg: u32,
-    /// The number of bytes in a piece, less one.
+    /// The length of a piece, less one.
     mask: usize,
     /// Copied from `about.pieces`.
     tail: Bytes,
-    /// What the tail says.
+    /// The layout that the tail describes.
     layout: RibbonLayout,
     crcs: Bytes,
-    /// The first piece of the codes.
+    /// Number of the first piece of the codes.
     codes: usize,
 }
 
 impl FilterPieces {
-    /// The description of the filter block `block` at file offset `offset`. `None` if it is not one ribbon filter with layers.
+    /// Describes the filter block `block` at file offset `offset`, for `about.pieces`. `None` if it is not one ribbon filter
+    /// with layers.
     pub(super) fn encode(block: &[u8], offset: u64) -> Option<Vec<u8>> {
         let size = block.len() as u64;
         let layout = layout_of(block, size)?;
@@ -93,7 +94,7 @@ impl FilterPieces {
             handle,
             lg: lg as u32,
             mask: (1 << lg) - 1,
-            // Copies: these live with the table, and what they lie in need not.
+            // Copied, because these live with the table, and the block need not.
             crcs: Bytes::copy_from_slice(&input.take(4 * count)?),
             codes: words,
             layout,
@@ -101,7 +102,7 @@ impl FilterPieces {
         })
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory that this takes.
     pub(crate) fn weight(&self) -> usize {
         self.tail.len() + self.crcs.len()
     }
@@ -112,7 +113,7 @@ impl FilterPieces {
     }
 
     /// Whether the filter has the keys of every data block that begins before `data_end`, and so of the whole table: LevelDB's
-    /// formula for the blocks of filter 0. For a filter of keys; one of prefixes is always of the whole table.
+    /// formula for the blocks of filter 0. Only for a filter of keys; one of prefixes always covers the whole table.
     pub(crate) fn covers(&self, data_end: u64) -> bool {
         let lg = self.tail.last().map_or(64, |&lg| u32::from(lg));
         data_end.checked_shr(lg) == Some(0)
@@ -142,7 +143,7 @@ impl FilterPieces {
         require(stored == Some(computed), expected, found)
     }
 
-    /// Checks that the filter block `block`, wherever it lies, is the one that is divided.
+    /// Checks that the filter block `block`, wherever it lies, has these pieces.
     pub(crate) fn check_block(&self, block: &[u8]) -> Result<(), Defect> {
         let expected = || format!("a filter that ends with {:02x?}", self.tail);
         let end = block.len().saturating_sub(self.tail.len());
@@ -151,10 +152,10 @@ impl FilterPieces {
         (0..self.len()).try_for_each(|i| self.check(i, part(block, self.handle, self.range(i))))
     }
 
-    /// Whether the filter may have a key with this [hash](RibbonFilterPolicy::hash). `piece` returns a piece that is there and has
-    /// been [checked](Self::check), by its number. `None` if one is [missing](Self::missing).
+    /// Whether the filter may have a key with this [hash](RibbonFilterPolicy::hash). `piece` returns a [checked](Self::check)
+    /// piece by its number, if it is in memory. `None` if a piece is [missing](Self::missing).
     ///
-    /// A filter that contradicts itself has every key.
+    /// A filter that contradicts itself may have every key.
     #[inline]
     pub(crate) fn ask<'p>(
         &self,
@@ -173,8 +174,9 @@ impl FilterPieces {
         Some(true)
     }
 
-    /// The pieces that are not there and that a key with this hash needs next. Where the codes are missing, the key may be in any
-    /// layer: then the words of as many as `layers` are asked for. 91 % of the keys are in the first, 99 % in the first two.
+    /// The pieces that a key with this hash needs next and that are not in memory. If the codes are missing, the key may be in
+    /// any layer: then the words of the first `layers` layers are requested. 91 % of the keys are in the first, 99 % in the first
+    /// two.
     pub(crate) fn missing<'p>(
         &self,
         hash: u64,
@@ -205,7 +207,8 @@ impl FilterPieces {
         needs
     }
 
-    /// Whether the equation of `probe` holds, by its words, which may lie in two pieces; `None` if one of these is missing.
+    /// Whether the equation of `probe` holds, given its words, which may lie in two pieces; `None` if one of these is
+    /// missing.
     #[inline]
     fn holds<'p>(
         &self,
@@ -229,19 +232,19 @@ impl FilterPieces {
         })
     }
 
-    /// The end of the filter, which the block's own end follows.
+    /// The end of the filter, without the block's own end.
     fn ribbon_tail(&self) -> &[u8] {
         self.tail.get(..self.layout.tail_len()).unwrap_or(&[])
     }
 
-    /// The piece with the code for this place of a key.
+    /// The piece with the code for this probe.
     #[inline]
     fn codes_piece(&self, probe: &RibbonProbe) -> usize {
         self.codes + (probe.code_at() >> self.lg)
     }
 }
 
-/// The `len` bytes from byte `start` of the first of two pieces on, some of which are in the second.
+/// The `len` bytes from byte `start` of `first` on, which extend into the next piece.
 #[cold]
 fn joined(first: &[u8], second: &[u8], start: usize, len: usize) -> Vec<u8> {
     let bytes = first.iter().skip(start).chain(second);
@@ -290,7 +293,7 @@ mod tests {
         pieces.filters.pop()
     }
 
-    /// Every answer is that of the whole filter, and needs few pieces. None is asked for in vain.
+    /// Every answer equals that of the whole filter, and needs few pieces. No piece is requested in vain.
     #[test]
     fn a_filter_in_pieces_answers_as_a_whole_one() {
         for keys in [1, 20, 1_000, 100_000, 300_000] {
@@ -344,7 +347,8 @@ mod tests {
         }
     }
 
-    /// Layers whose ends do not ascend may place a key past all words. What is missing for it can be told, or it passes.
+    /// If the ends of layers do not ascend, a key may be placed past all words. Then its missing pieces can still be
+    /// named, or it passes.
     #[test]
     fn a_filter_that_contradicts_itself_asks_for_pieces_that_it_has() {
         let segments = 131_073_u32;

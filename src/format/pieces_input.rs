@@ -1,4 +1,4 @@
-//! What decoders of pieces share.
+//! Shared by the decoders of pieces.
 
 use std::ops::Range;
 
@@ -8,10 +8,10 @@ use super::Defect;
 use super::footer::BlockHandle;
 use crate::coding::get_varint64;
 
-/// Most bytes of a piece, unless it is of one entry, or there would be too many pieces.
+/// Maximum length of a piece, unless it has a single entry, or there would be too many pieces.
 pub(crate) const PIECE_LEN: usize = 16 << 10;
 
-/// What is left of the block.
+/// The rest of the block.
 pub(super) struct Input(pub(super) Bytes);
 
 impl Input {
@@ -34,7 +34,7 @@ impl Input {
     }
 }
 
-/// The bytes of a block that its `handle` would have at `range` of the file; none if it is shorter.
+/// The bytes at `range` of the file, which are in the `block` at `handle`; none if the block is shorter.
 pub(super) fn part(block: &[u8], handle: BlockHandle, range: Range<u64>) -> &[u8] {
     let [start, end] = [range.start, range.end].map(|at| (at - handle.offset) as usize);
     block.get(start..end).unwrap_or(&[])

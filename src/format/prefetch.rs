@@ -1,16 +1,16 @@
 //! Fetching memory into the processor's caches before it is needed.
 //!
 //! The processor fetches memory a cache line at a time, and waits for each line that it did not expect. Lines that are
-//! requested together arrive together, while other work goes on.
+//! requested together arrive together, while other work continues.
 
 use std::sync::atomic::AtomicU64;
 #[cfg(not(feature = "prefetch"))]
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Bytes in a cache line.
+/// Size of a cache line in bytes.
 pub(crate) const LINE: usize = 64;
 
-/// Whether prefetching is only a hint, which does not wait. Otherwise, to prefetch from a mapped file may wait for a disk.
+/// Whether prefetching is only a hint, which never waits. Otherwise, prefetching from a mapped file may wait for a disk.
 pub(crate) const IS_HINT: bool = cfg!(feature = "prefetch");
 
 /// Requests the lines in which `items` begin.
@@ -36,7 +36,7 @@ pub(crate) fn prefetch_atomic(item: &AtomicU64) {
     std::hint::black_box(item.load(Relaxed));
 }
 
-/// Returns one byte for each line that `bytes` take, the first byte included.
+/// Returns one byte of each cache line that `bytes` take, beginning with the first byte.
 #[inline]
 pub(crate) fn lines(bytes: &[u8]) -> impl Iterator<Item = &u8> {
     let (lines, rest) = bytes.as_chunks::<LINE>();

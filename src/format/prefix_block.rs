@@ -1,12 +1,12 @@
-//! The prefix filter: one filter of the prefixes that the keys of a table have.
+//! The prefix filter: one filter of the prefixes of a table's keys.
 //!
-//! It is a filter block (`filter_block.rs`) of one filter. The filter's keys are the distinct prefixes; in a database's table,
+//! It is a filter block (`filter_block.rs`) with one filter. The filter's keys are the distinct prefixes; in a database's table,
 //! those of the user keys. Its policy is always [`RibbonFilterPolicy`], whose documentation defines the bytes. The block holds no
-//! filter if no key has a prefix. Its lg(base) is 0: the filter is of the whole table, not of the blocks at some offsets.
+//! filter if no key has a prefix. Its lg(base) is 0: the filter covers the whole table, not the blocks at some offsets.
 //!
-//! The metaindex finds the block under [`PREFIXES_NAME`] and the name of the
-//! [`PrefixExtractor`](crate::filter::PrefixExtractor), parameters included. A reader that knows another extractor, or does not
-//! know such filters, passes the entry over. LevelDB does.
+//! The metaindex lists the block as [`PREFIXES_NAME`] and the name of the [`PrefixExtractor`](crate::filter::PrefixExtractor),
+//! parameters included. A reader that knows another extractor, or does not know such filters, ignores the entry. So does
+//! LevelDB.
 //!
 //! For example, the filter of the prefixes `apple/`, `grape/` and `lemon/`, at 5 bits per key, is found under
 //! `about.prefixes.leveltable.DelimitedPrefix(2f)`:
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use super::filter_block::FilterBlockBuilder;
 use crate::filter::{FilterPolicy, PrefixExtractor, RibbonFilterPolicy, prefix_of};
 
-/// Start of the metaindex key of a prefix filter. The extractor's name follows.
+/// Prefix of the metaindex key of a prefix filter. The extractor's name follows.
 ///
 /// It sorts before all filters of keys: some readers take any entry at or after their filter's name for the filter.
 pub(crate) const PREFIXES_NAME: &[u8] = b"about.prefixes.";
@@ -34,7 +34,7 @@ pub(crate) const PREFIXES_NAME: &[u8] = b"about.prefixes.";
 pub(crate) struct PrefixBlockBuilder {
     pub(crate) extractor: Arc<dyn PrefixExtractor>,
     pub(crate) block: FilterBlockBuilder,
-    /// The prefix of the key before, if it had one.
+    /// The prefix of the previous key, if it had one.
     last: Option<Vec<u8>>,
 }
 
@@ -51,12 +51,12 @@ impl PrefixBlockBuilder {
     }
 
     /// Adds the prefix of `key`, which comes after `previous` in bytewise order. Returns `false`, and adds nothing, if the two
-    /// show that the extractor breaks the rule: keys that begin with a prefix have that prefix.
+    /// keys show that the extractor breaks the rule: keys that begin with a prefix have that prefix.
     #[must_use]
     pub(crate) fn add_key(&mut self, previous: Option<&[u8]>, key: &[u8]) -> bool {
         let extractor = &*self.extractor;
         let prefix = prefix_of(extractor, key);
-        // Keys with one prefix follow one another, so that each is added once.
+        // Keys with one prefix are adjacent, so each prefix is added once.
         if self.last.as_deref() == prefix {
             return true;
         }
@@ -148,7 +148,7 @@ mod tests {
         }
     }
 
-    /// Of any order, such as one that a caller did not keep.
+    /// An arbitrary order, such as a caller's that was not kept.
     #[test]
     fn each_prefix_is_added_in_any_order() {
         let keys = ["b/1", "a/1", "c", "b/2", "a/2"];
@@ -186,7 +186,7 @@ mod tests {
         }
     }
 
-    /// A fixed length, minus one: not the prefix of itself.
+    /// A fixed length, minus one: a prefix is not its own prefix.
     #[derive(Debug)]
     struct Shy;
 
@@ -218,7 +218,7 @@ mod tests {
             }
             assert!(refused, "{keys:?}");
         }
-        // A key is refused for what it is, and another takes its place.
+        // A key is rejected, and another takes its place.
         let policy = RibbonFilterPolicy::DEFAULT;
         let mut builder = PrefixBlockBuilder::new(Arc::new(LastSlash), policy);
         assert!(builder.add_key(None, b"a/1"));

@@ -1,6 +1,6 @@
-//! The properties block: what a table says of itself.
+//! The properties block: a table's description of itself.
 //!
-//! A block of sorted entries like any other, all keys stored whole (restart interval 1). The metaindex finds it under
+//! A block of sorted entries like any other, all keys stored whole (restart interval 1). The metaindex lists it as
 //! [`PROPERTIES_NAME`]. It lies near the end of the file, so that one read gets both.
 //!
 //! ```text
@@ -23,11 +23,11 @@
 //! value.bytes   bytes of all values
 //! ```
 //!
-//! Numbers are varints, everything else is text or keys as they are. A reader ignores keys that it does not know.
+//! Numbers are varints; everything else is text, or keys as stored. A reader ignores keys that it does not know.
 //!
 //! # A worked example
 //!
-//! The block of the table in [`format`](super), if version 0.1.0 had written it and the application had added a `schema`.
+//! The block of the table in [`format`](super), as version 0.1.0 would write it with a `schema` added by the application.
 //! Each entry has three lengths (nothing shared, key, value), its key and its value:
 //!
 //! ```text
@@ -47,7 +47,7 @@
 //!    224  76 00 00 00  87 00 00 00  97 00 00 00  a9 00 00 00  b9 00 00 00  0b 00 00 00  key; their number
 //! ```
 //!
-//! The test of this module checks the example against the encoder.
+//! This module's test checks the example against the encoder.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -59,26 +59,26 @@ use crate::coding::{get_varint64, put_varint};
 use crate::comparator::Order;
 use crate::error::show_key;
 
-/// What version 1 of the format has as its `creator`: the first version of this crate that wrote it. The version that writes must not be in
-/// the file, or each release would write other bytes.
+/// The `creator` of version 1 of the format: the first version of this crate that wrote it. The writing version must not be in the file, or
+/// each release would write different bytes.
 const CREATOR: &str = "leveltable 0.1.0";
 
-/// The metaindex's name of a properties block.
+/// The block's name in the metaindex.
 ///
 /// It sorts before all filters: some readers take any entry at or after their filter's name for the filter.
 pub(crate) const PROPERTIES_NAME: &[u8] = b"about.leveltable";
 
-/// Whether the keys are in the order of the comparator that is named. Nobody knows of those [`AS_STORED`].
+/// Whether the keys are in the order of the named comparator. For [`AS_STORED`], this is not known.
 pub(crate) const KEYS_ORDER: &[u8] = b"keys.order";
 pub(crate) const AS_STORED: &[u8] = b"as stored";
 
-/// The comparator's name of a table whose order nobody knows.
+/// The comparator name of a table whose order is not known.
 pub(crate) const STORED_ORDER: &str = "leveltable.StoredOrder";
 
-/// A first or last key that is longer is left out: opening a table reads the block.
+/// Longer first or last keys are left out, since opening a table reads the block.
 pub(crate) const MAX_KEY_LEN: usize = 4096;
 
-/// Most bytes that an application's names and values may take.
+/// Limit for an application's names and values, in bytes.
 pub(crate) const MAX_USER_BYTES: usize = 16 << 20;
 
 const USER_PREFIX: &[u8] = b"user.";
@@ -86,22 +86,22 @@ const USER_PREFIX: &[u8] = b"user.";
 /// The kind of keys that a table holds; see [`Properties::key_kind`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum KeyKind {
-    /// Keys as an application chose them.
+    /// Plain keys, as the application chose them.
     #[default]
     Plain,
     /// Internal keys of a LevelDB database: a user key, a sequence number and a type.
     Database,
 }
 
-/// A table's own description; see [`Table::properties`](crate::Table::properties), and for writing them
-/// [`WriteOptions::properties`](crate::WriteOptions::properties).
+/// A table's own description; see [`Table::properties`](crate::Table::properties), and
+/// [`WriteOptions::properties`](crate::WriteOptions::properties) for writing it.
 ///
-/// The writer's word: the block's checksum covers it, but only `verify` of the crate `leveltable-repair` compares it with the table's
-/// entries.
+/// The writer is trusted: the block's checksum covers it, but only `verify` of the crate `leveltable-repair` compares it with the
+/// table's entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Properties {
-    /// Name of the comparator; in a database's table, of the one for user keys.
+    /// Name of the comparator; in a database's table, of that for user keys.
     pub comparator: String,
     /// Whether keys are an application's own or a database's.
     pub key_kind: KeyKind,
@@ -109,21 +109,21 @@ pub struct Properties {
     pub creator: Option<String>,
     /// Number of entries.
     pub entries: u64,
-    /// The first key as it is stored; `None` without entries, or if it is longer than 4096 bytes.
+    /// The first key as stored; `None` without entries, or if it is longer than 4096 bytes.
     pub first_key: Option<Vec<u8>>,
-    /// The last key as it is stored; `None` without entries, or if it is longer than 4096 bytes.
+    /// The last key as stored; `None` without entries, or if it is longer than 4096 bytes.
     pub last_key: Option<Vec<u8>>,
-    /// Bytes of all keys.
+    /// Total length of all keys, in bytes.
     pub key_bytes: u64,
-    /// Bytes of all values.
+    /// Total length of all values, in bytes.
     pub value_bytes: u64,
     /// Number of data blocks.
     pub data_blocks: u64,
-    /// Bytes of the data blocks in the file, compressed, with their trailers.
+    /// Size of the data blocks in the file, in bytes: compressed, with their trailers.
     pub data_bytes: u64,
     /// Name of the filter's policy, if there is a filter.
     pub filter_policy: Option<String>,
-    /// Bytes of the filter block.
+    /// Size of the filter block, in bytes.
     pub filter_bytes: Option<u64>,
     /// Smallest and largest sequence number; `None` in a plain or an empty table.
     pub sequences: Option<RangeInclusive<u64>>,
@@ -139,7 +139,7 @@ impl Properties {
         self.others.get(&user_key(name)).map(Vec::as_slice)
     }
 
-    /// All that the application stored, by name in bytewise order; see [`user`](Properties::user).
+    /// All properties that the application stored, in bytewise order of their names; see [`user`](Properties::user).
     pub fn user_properties(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.others.iter().filter_map(|(key, value)| {
             let name = key.strip_prefix(USER_PREFIX)?;
@@ -147,7 +147,7 @@ impl Properties {
         })
     }
 
-    /// Bytes of memory that they take, apart from the structure itself.
+    /// Bytes of memory that this takes, apart from the structure itself.
     pub(crate) fn weight(&self) -> usize {
         let texts = [&self.creator, &self.filter_policy];
         let keys = [&self.first_key, &self.last_key];
@@ -161,7 +161,7 @@ impl Properties {
         self.comparator.capacity() + nodes + texts.chain(keys).chain(others).sum::<usize>()
     }
 
-    /// Those of a table without entries whose keys are in `order`.
+    /// The properties of a table without entries whose keys are in `order`.
     pub(crate) fn of_order(order: &Order) -> Properties {
         let (key_kind, order) = match user_order(order) {
             Some(user) => (KeyKind::Database, user),
@@ -175,7 +175,7 @@ impl Properties {
         }
     }
 
-    /// Counts the stored key of an entry in a database's table. One that is no internal key is passed over.
+    /// Counts the stored key of an entry in a database's table. A key that is not an internal key is ignored.
     pub(crate) fn add_version(&mut self, stored: &[u8]) {
         let Some(key) = InternalKey::parse(stored) else {
             return;
@@ -186,14 +186,14 @@ impl Properties {
         self.deletions += u64::from(key.value_type == ValueType::Deletion);
     }
 
-    /// Whether the keys may be in another order than that of the comparator which is named.
+    /// Whether the keys may be in another order than that of the named comparator.
     pub(crate) fn is_as_stored(&self) -> bool {
         self.others
             .get(KEYS_ORDER)
             .is_some_and(|order| order == AS_STORED)
     }
 
-    /// The block; `None` if it does not fit the 4 GiB that a block can have.
+    /// Returns the block; `None` if it exceeds 4 GiB, the limit for a block.
     pub(crate) fn encode(&self) -> Option<Vec<u8>> {
         let is_database = self.key_kind == KeyKind::Database;
         let kind = if is_database { "database" } else { "plain" };
@@ -238,11 +238,11 @@ impl Properties {
         Some(block.finish(<[u8]>::to_vec))
     }
 
-    /// Decodes a properties block, which anybody may have written. [`Entries`](super::Entries) shows how to find it.
+    /// Decodes a properties block, which need not be trustworthy. [`Entries`](super::Entries) shows how to find it.
     ///
     /// # Errors
     ///
-    /// A property is missing or not of its form, or they do not ascend by name.
+    /// A property is missing or malformed, or they do not ascend by name.
     pub fn decode(block: &[u8]) -> Result<Properties, Defect> {
         let mut stored = Stored::read(block)?;
         let min = stored.number("sequence.min")?;
@@ -273,7 +273,7 @@ impl Properties {
             filter_bytes: stored.number("filter.bytes")?,
             sequences: min.zip(max).map(|(min, max)| min..=max),
             deletions: stored.number("deletions")?.unwrap_or(0),
-            // A map that has lost its entries keeps their memory.
+            // Collected anew, because a map keeps the memory of removed entries.
             others: stored.0.into_iter().collect(),
         })
     }
@@ -288,7 +288,7 @@ fn required<T>(key: &str, value: Option<T>) -> Result<T, Defect> {
     value.ok_or_else(|| Defect::new(format!("the property {key}"), "none"))
 }
 
-/// The entries of a properties block that were not taken yet.
+/// The entries of a properties block that have not been taken yet.
 struct Stored(BTreeMap<Vec<u8>, Vec<u8>>);
 
 impl Stored {
@@ -297,7 +297,7 @@ impl Stored {
         let mut stored = BTreeMap::<Vec<u8>, _>::new();
         for entry in block.iter() {
             let entry = entry?;
-            // Sharing prefixes, keys could take the square of the block.
+            // If keys shared prefixes, they could take the square of the block's size.
             check_shared(&entry, 0)?;
             let key = block.unshared(&entry);
             if let Some((last, _)) = stored.last_key_value().filter(|(last, _)| key <= &last[..]) {
@@ -309,7 +309,7 @@ impl Stored {
         Ok(Stored(stored))
     }
 
-    /// Takes the value of `key`, as `decode` reads it: as `what`, or it is damaged.
+    /// Takes the value of `key` and decodes it with `decode`; the error says that it should be `what`.
     fn take<T>(
         &mut self,
         key: &str,
@@ -361,7 +361,7 @@ mod tests {
         }
     }
 
-    /// With everything that a database's table and a filter add, and a property of a later version.
+    /// Properties with everything that a database's table and a filter add, and one of a later version.
     fn full() -> Properties {
         let mut properties = example();
         properties.key_kind = KeyKind::Database;
@@ -385,7 +385,7 @@ mod tests {
         Stored::read(&block).unwrap().0.into_iter().collect()
     }
 
-    /// The bytes of the example above, in which text stands in quotes.
+    /// The bytes of the example above, in which text is in quotes.
     fn example_bytes() -> Vec<u8> {
         let this_file = include_str!("properties.rs");
         let text = this_file.split("```").nth(3).unwrap();
@@ -499,7 +499,7 @@ mod tests {
         assert!(decode(&repeated).is_err());
     }
 
-    /// Keys that share prefixes would be a hundred times the block.
+    /// Keys that share prefixes would take a hundred times the block.
     #[test]
     fn memory_is_bounded_by_the_block() {
         let entry = |i: u32| ([&[b'k'; 1000], &i.to_be_bytes()[..]].concat(), vec![]);

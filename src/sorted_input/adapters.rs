@@ -57,7 +57,7 @@ where
     }
 }
 
-/// The entries of a sorted slice, array or vector, or of an `Arc` of one, as a [`SortedCursor`]. No key comes twice.
+/// The entries of a sorted slice, array or vector, or of an `Arc` of one, as a [`SortedCursor`]. Keys must be distinct.
 ///
 /// A seek is a binary search. Allocates nothing.
 ///
@@ -76,7 +76,7 @@ where
 #[derive(Debug, Clone)]
 pub struct SortedSlice<S, K, V> {
     entries: S,
-    /// The number of entries up to the current one, or one more after the last.
+    /// The number of entries up to and including the current one, plus one after the last.
     at: usize,
     order: Arc<dyn Comparator>,
     of: PhantomData<fn() -> (K, V)>,
@@ -146,17 +146,19 @@ impl<S: AsRef<[(K, V)]>, K: AsRef<[u8]>, V: AsRef<[u8]>> SortedCursor for Sorted
     }
 }
 
-/// A map from which a [`SortedMap`] takes its entries: an `Arc` of a `BTreeMap`, for example, or a map behind a lock.
+/// A map that a [`SortedMap`] reads: an `Arc` of a `BTreeMap`, for example, or a map behind a lock.
 pub trait RangeMap {
-    /// Of keys, which are cheap to copy if they are [`Bytes`](bytes::Bytes).
+    /// The type of keys, which are cheap to clone if they are [`Bytes`](bytes::Bytes).
     type Key: AsRef<[u8]>;
-    /// Of values.
+    /// The type of values.
     type Value: AsRef<[u8]>;
 
-    /// Copies of the first `most` entries from `start` on, ascending, for a [`SortedMap`] that goes forward; fewer only if there are no more.
+    /// Copies of the first `most` entries from `start` on, ascending, for a [`SortedMap`] that moves forward; fewer only if there are no
+    /// more.
     fn first(&self, start: Bound<&[u8]>, most: usize) -> Vec<(Self::Key, Self::Value)>;
 
-    /// Copies of the last `most` entries up to `end`, descending, for a [`SortedMap`] that goes back; fewer only if there are no more.
+    /// Copies of the last `most` entries up to `end`, descending, for a [`SortedMap`] that moves back; fewer only if there are no
+    /// more.
     fn last(&self, end: Bound<&[u8]>, most: usize) -> Vec<(Self::Key, Self::Value)>;
 }
 
@@ -182,9 +184,9 @@ where
 
 /// The entries of a map in bytewise order, as a [`SortedCursor`].
 ///
-/// Each seek takes a new range of the map, and so does a step, whenever the entries that were taken are used up: four, then twice as
-/// many each time, up to 64. So the map is borrowed, or locked, during a few moves only, and may grow meanwhile. Entries are copied, which
-/// costs little if keys and values are [`Bytes`](bytes::Bytes).
+/// Each seek reads a new range of the map, and so does a step whenever the entries read before are used up: four, then twice as many each
+/// time, up to 64. So the map is borrowed, or locked, only for short moments, and may grow meanwhile. Entries are copied, which costs
+/// little if keys and values are [`Bytes`](bytes::Bytes).
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -201,14 +203,14 @@ where
 #[derive(Debug, Clone)]
 pub struct SortedMap<M: RangeMap> {
     map: M,
-    /// Entries that come one after the other, on the way forward or back; `None` before the first move.
+    /// Consecutive entries, on the way forward or back; `None` before the first move.
     taken: Option<Vec<(M::Key, M::Value)>>,
     is_back: bool,
-    /// The place of the current entry among them.
+    /// The index of the current entry in `taken`.
     at: usize,
 }
 
-/// How many entries are taken of a map at first, and at most.
+/// Number of entries that are read from a map at first, and at most.
 const TAKEN: [usize; 2] = [4, 64];
 
 impl<M: RangeMap> SortedMap<M> {
@@ -226,14 +228,14 @@ impl<M: RangeMap> SortedMap<M> {
         self.taken.as_ref()?.get(self.at)
     }
 
-    /// Takes entries of the map. Returns whether there are any.
+    /// Stores entries read from the map. Returns whether there are any.
     fn take(&mut self, taken: Vec<(M::Key, M::Value)>, is_back: bool) -> bool {
         let is_any = !taken.is_empty();
         (self.taken, self.is_back, self.at) = (Some(taken), is_back, 0);
         is_any
     }
 
-    /// Moves to the next entry. There is none past an end.
+    /// Moves to the next entry. There is none beyond an end.
     fn step(&mut self, is_back: bool) -> bool {
         let [few, many] = TAKEN;
         let (from, most) = match (&self.taken, self.current()) {

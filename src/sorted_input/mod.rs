@@ -1,4 +1,4 @@
-//! Entries in ascending order, from wherever they come: the one interface between what yields them and what takes them.
+//! Entries in ascending order from any source: the one interface between sources and consumers of entries.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ pub use adapters::{RangeMap, SortedEntries, SortedMap, SortedSlice};
 /// Tables, merges, databases and sorted collections are sources; builders take them. Implement it for a memtable, for example. An
 /// [`Iterator`] of pairs becomes a source with [`SortedEntries`].
 ///
-/// Keys are plain keys, or all of them are the stored keys of a database's table (see [`InternalKey`](crate::db::InternalKey)):
+/// Keys are plain keys, or all of them are stored keys of a database's table (see [`InternalKey`](crate::db::InternalKey)):
 /// [`DbCursor`](crate::db::DbCursor), [`DbRange`](crate::db::DbRange) and [`Compaction`](crate::db::Compaction) lend the latter.
-/// The source does not check its order; who takes the entries does.
+/// The source does not check its order; the consumer does.
 ///
 /// ```
 /// use leveltable::{SortedEntries, SortedInput, TableBuilder, WriteOptions};
@@ -42,7 +42,7 @@ pub trait SortedInput {
     ///
     /// # Errors
     ///
-    /// Those of reading the entry. There is no next entry after an error.
+    /// Errors of reading the entry. There is no next entry after an error.
     fn advance(&mut self) -> Result<bool>;
 
     /// The key of the current entry, until the next move; empty if there is none.
@@ -52,18 +52,18 @@ pub trait SortedInput {
     fn value(&self) -> &[u8];
 }
 
-/// A sorted input that also seeks and goes back, for ranges and merges: see [`TableRange::of`](crate::TableRange::of) and
-/// [`DbRange::of`](crate::db::DbRange::of).
+/// A sorted input that also seeks and moves back, for ranges and merges: see [`TableRange::of`](crate::TableRange::of)
+/// and [`DbRange::of`](crate::db::DbRange::of).
 ///
 /// Cursors and merges of tables are such inputs, sorted slices with [`SortedSlice`], and maps with [`SortedMap`]. Implement it for a
 /// memtable that is walked while it grows: `examples/lsm.rs` does, for the `SkipMap` of `crossbeam_skiplist`.
 ///
-/// No key comes twice: a merge, which may show entries of one key from several inputs, goes into a range or another merge as itself.
+/// Keys must be distinct: a merge, which may show entries of one key from several inputs, goes into a range or another merge as
+/// itself.
 ///
 /// Each move returns whether it ended on an entry. After a move that found none or failed, callers must seek before they step: ranges and
-/// merges do. They go on with [`advance`](SortedInput::advance) and [`prev`](SortedCursor::prev) from an entry only, and turn at any. They
-/// ask for keys some log₂ *n* times for each step among *n* inputs, so [`key`](SortedInput::key) should only return what is there. In
-/// C++ LevelDB, this is `Iterator`.
+/// merges do. They call [`advance`](SortedInput::advance) and [`prev`](SortedCursor::prev) only on an entry, may change direction at any,
+/// and copy the key of each entry once. In C++ LevelDB, this is `Iterator`.
 ///
 /// ```
 /// use leveltable::{SortedCursor, SortedInput, SortedSlice};
@@ -82,28 +82,28 @@ pub trait SortedCursor: SortedInput {
     ///
     /// # Errors
     ///
-    /// Those of reading the entry, as for all moves.
+    /// Errors of reading the entry, as for all moves.
     fn seek(&mut self, key: &[u8]) -> Result<bool>;
 
-    /// Moves to the first entry, as [`seek`](SortedCursor::seek) does for a key before all.
+    /// Moves to the first entry; see [`seek`](SortedCursor::seek).
     ///
     /// # Errors
     ///
-    /// Those of reading the entry.
+    /// Errors of reading the entry.
     fn seek_to_first(&mut self) -> Result<bool>;
 
-    /// Moves to the last entry, from which [`prev`](SortedCursor::prev) goes on.
+    /// Moves to the last entry, from which [`prev`](SortedCursor::prev) continues.
     ///
     /// # Errors
     ///
-    /// Those of reading the entry.
+    /// Errors of reading the entry.
     fn seek_to_last(&mut self) -> Result<bool>;
 
     /// Moves from an entry to the one before it.
     ///
     /// # Errors
     ///
-    /// Those of reading the entry.
+    /// Errors of reading the entry.
     fn prev(&mut self) -> Result<bool>;
 
     /// The current [value](SortedInput::value), to keep: by default a copy.
@@ -116,7 +116,7 @@ pub trait SortedCursor: SortedInput {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Comparator`](crate::ErrorKind::Comparator) if it is not known: ranges and merges cannot take the input then.
+    /// [`ErrorKind::Comparator`](crate::ErrorKind::Comparator) if it is not known: ranges and merges then cannot take the input.
     fn comparator(&self) -> Result<Arc<dyn Comparator>> {
         Ok(Arc::new(BytewiseComparator))
     }

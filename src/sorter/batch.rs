@@ -7,16 +7,17 @@ use crate::format::prefetch::{lines, prefetch};
 use crate::sorted_input::SortedInput;
 use crate::sorter::run::{MAX_HEADER_LEN, put_entry, split_entry};
 
-/// Groups of up to so many entries are sorted by comparing their keys.
+/// Groups of at most this many entries are sorted by comparing their keys.
 const SMALL: usize = 24;
 
-/// How deep groups are sorted by the next bytes of their keys, and then by comparing them. Bounds the stack.
+/// Maximum depth of sorting groups by the next bytes of their keys; deeper ones are sorted by comparison. Bounds the
+/// use of the stack.
 const MAX_DEPTH: usize = 64;
 
-/// Low bits of a record, for the place of its entry.
+/// Number of low bits of a record, which hold the index of its entry.
 const PLACE_BITS: u32 = 60;
 
-/// Entries ahead, and bytes of each, that are prefetched: neighbours in order are far apart in memory.
+/// Number of entries ahead, and of bytes of each, that are prefetched: sorted neighbours are far apart in memory.
 const AHEAD: (usize, usize) = (12, 192);
 
 /// Entries in the order in which they were added; a sorted input after [`sort`](Batch::sort).
@@ -25,10 +26,10 @@ pub(super) struct Batch {
     pub(super) order: Order,
     pub(super) keep_all: bool,
     entries: Vec<u8>,
-    /// For each entry a number. Its high bits are its head: eight bytes of the key, then how many bytes were left there, 9 for more than
-    /// eight. The low bits are its place in `entries`, so that equal keys stay in the order in which they were added.
+    /// A number for each entry. Its high bits are the head: eight bytes of the key, then how many bytes were left there, 9 for more than
+    /// eight. The low bits are its index in `entries`, so that equal keys stay in the order in which they were added.
     records: Vec<u128>,
-    /// The number of records up to the current one, once sorted.
+    /// The number of records up to and including the current one, once sorted.
     at: usize,
 }
 
@@ -51,7 +52,7 @@ impl Batch {
         }
     }
 
-    /// Whether the entry fits the memory. The first one always does.
+    /// Whether the entry fits into the memory. The first one always does.
     pub(super) fn has_room(&self, key: &[u8], value: &[u8], memory: usize) -> bool {
         let records = (self.records.len() + 1) * size_of::<u128>();
         let entries = self.entries.len() + MAX_HEADER_LEN + key.len() + value.len();
@@ -61,7 +62,7 @@ impl Batch {
     pub(super) fn push(&mut self, key: &[u8], value: &[u8], memory: usize) {
         let (len, more) = (self.entries.len(), MAX_HEADER_LEN + key.len() + value.len());
         if self.entries.capacity() - len < more {
-            // Doubling could go past the memory.
+            // Doubling could exceed the memory.
             let left = memory.saturating_sub(len);
             self.entries.reserve_exact(len.min(left).max(more));
         }
@@ -116,7 +117,7 @@ impl Batch {
         }
     }
 
-    /// How many bytes after the first `skip` all keys share.
+    /// Length of the common prefix of all keys after the first `skip` bytes.
     fn shared(&self, records: &[u128], skip: usize) -> usize {
         let mut parts = records.iter().map(|record| self.part(*record, skip));
         let first = parts.next().unwrap_or_default();
@@ -136,7 +137,7 @@ impl Batch {
         split_entry(self.entry(record)).map_or(&[], |(key, ..)| key)
     }
 
-    /// The part of a key in bytewise order, after its first `skip` bytes.
+    /// The part of a key that is sorted bytewise, without its first `skip` bytes.
     fn part(&self, record: u128, skip: usize) -> &[u8] {
         let part = self.order.filter_key(self.key(record));
         part.get(skip..).unwrap_or_default()
@@ -146,7 +147,7 @@ impl Batch {
         self.records.get(self.at.checked_sub(1)?).copied()
     }
 
-    /// Whether the next entry has the key of the current one, which then does not count.
+    /// Whether the next entry has the same key as the current one, which is then dropped.
     fn is_replaced(&self) -> bool {
         let (Some(current), Some(&next)) = (self.current(), self.records.get(self.at)) else {
             return false;

@@ -1,4 +1,4 @@
-//! Entries in any order in, ascending out.
+//! Sorts entries that are added in any order.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,19 +14,19 @@ use crate::sorter::run::{Run, read_run, write_run};
 mod batch;
 mod run;
 
-/// Runs of one level that are merged into one of the next. A sort of this many times its memory writes each entry once to temporary
-/// files, one of the square of that twice, and so on. For each level, so many files may be open.
+/// Number of runs of one level that are merged into one of the next. A sort of this many times its memory writes each entry to
+/// temporary files once; of the square of that, twice; and so on. This many files may be open for each level.
 const FAN_IN: usize = 32;
 
 /// Sorts entries that come in any order: [`add`](Sorter::add) each, then take them in ascending order from
 /// [`finish`](Sorter::finish).
 ///
 /// Memory is bounded by [`memory`](Sorter::memory). When it is full, its entries are sorted and written to a temporary file, and in the
-/// end the files are merged. So each entry is written and read at most once, or once more for each 32-fold of the memory. What fits
-/// the memory is neither written nor read.
+/// end the files are merged. So each entry is written and read at most once, or once more for each 32-fold of the memory. Entries that
+/// fit into the memory are neither written nor read.
 ///
-/// The files have no names where the system allows that, or names that say that they are temporary. They are gone when the sorter and
-/// what it returned are dropped, and after a kill, too, unless they had a name.
+/// The files have no names if the system allows that, or names that mark them as temporary. They are removed when the sorter and the
+/// input that it returned are dropped, and, if they have no names, even after a kill.
 ///
 /// ```
 /// use leveltable::{SortedInput, Sorter, WriteOptions};
@@ -66,7 +66,7 @@ impl Default for Sorter {
 
 impl Sorter {
     /// Sorts bytewise, in 256 MiB of memory, with temporary files in [`std::env::temp_dir`], and keeps the last of several entries with
-    /// one key. The methods that change this come before the first entry. Allocates nothing yet.
+    /// one key. Call the methods that change this before the first entry is added. Allocates nothing yet.
     pub fn new() -> Sorter {
         Sorter {
             batch: Batch::new(Order::Bytewise, false),
@@ -80,38 +80,38 @@ impl Sorter {
     /// The order of the keys; bytewise by default. Internal keys need
     /// [`InternalKeyComparator`](crate::db::InternalKeyComparator).
     ///
-    /// Bytewise keys, and internal keys with such user keys, are sorted by eight bytes at a time, which costs far less than comparing
-    /// them.
+    /// Bytewise keys, and internal keys with bytewise user keys, are sorted by eight bytes at a time, which costs far less than
+    /// comparing them.
     pub fn comparator(mut self, comparator: impl Comparator) -> Sorter {
         self.batch.order = Order::of(comparator);
         self
     }
 
-    /// Bytes of memory for entries that are not sorted yet, 256 MiB by default. Each takes up to 36 bytes more than its key and its
-    /// value.
+    /// Bytes of memory for unsorted entries, 256 MiB by default. Each takes up to 36 bytes more than its key and its value.
     ///
-    /// Files that are merged take 128 KiB each in addition: up to 31 files, and 31 more for each 32-fold of the memory. An entry larger
+    /// Merging files takes 128 KiB for each in addition: up to 31 files, and 31 more for each 32-fold of the memory. An entry larger
     /// than the memory is sorted by itself.
     pub fn memory(mut self, bytes: usize) -> Sorter {
         self.memory = bytes;
         self
     }
 
-    /// Where temporary files are, by default [`std::env::temp_dir`]. Together they take as many bytes as the entries; while 32 files are
-    /// merged into one, those twice.
+    /// The directory for temporary files, by default [`std::env::temp_dir`]. Together they take as many bytes as the entries; while 32
+    /// files are merged into one, twice theirs.
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> Sorter {
         self.directory = directory.into();
         self
     }
 
-    /// Whether all entries with one key are kept, in the order in which they were added, and not the last one alone. False by default.
-    /// Builders of tables refuse a key that comes twice.
+    /// Whether all entries with one key are kept, in the order in which they were added, instead of the last one alone. False by
+    /// default. Builders of tables reject duplicate keys.
     pub fn keep_all(mut self, yes: bool) -> Sorter {
         self.batch.keep_all = yes;
         self
     }
 
-    /// Adds an entry. Copies it; if the memory is full, first sorts what is there and writes it to a temporary file.
+    /// Adds an entry. Copies it; if the memory is full, first sorts the entries in memory and writes them to a
+    /// temporary file.
     ///
     /// # Errors
     ///
@@ -132,7 +132,7 @@ impl Sorter {
         self.entries
     }
 
-    /// Sorts what is in memory, and returns all entries in ascending order.
+    /// Sorts the entries in memory, and returns all entries in ascending order.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl Sorter {
         Ok(sorted)
     }
 
-    /// Moves the entries in memory to a file, and merges the files of each level that is full.
+    /// Moves the entries in memory to a file, and merges the files of each full level.
     fn spill(&mut self) -> Result<()> {
         self.batch.sort();
         let run = write_run(&self.directory, &mut self.batch, 0)?;
@@ -180,9 +180,9 @@ type Input = Box<dyn SortedInput + Send + Sync>;
 pub struct Sorted {
     order: Order,
     keep_all: bool,
-    /// Inputs that are before their first entry. Of entries with one key, those of an earlier input were added before.
+    /// Inputs before their first entry. Of entries with one key, those of an earlier input were added earlier.
     waiting: Vec<Input>,
-    /// Inputs in the order of their current entries, with their numbers. That of the first is lent.
+    /// Inputs in the order of their current entries, with their numbers. The entry of the first is lent.
     queue: Vec<(usize, Input)>,
 }
 
@@ -193,7 +193,7 @@ impl fmt::Debug for Sorted {
 }
 
 impl Sorted {
-    /// Moves an input that is not in the queue to its next entry, and puts it in its place there.
+    /// Moves an input that is not in the queue to its next entry, and inserts it at its place.
     fn place(&mut self, number: usize, mut input: Input) -> Result<()> {
         if input.advance()? {
             let is_before = |(other, entry): &(usize, Input)| {
@@ -206,7 +206,7 @@ impl Sorted {
         Ok(())
     }
 
-    /// Whether the next entry has the key of the current one, which then does not count.
+    /// Whether the next entry has the same key as the current one, which is then dropped.
     fn is_replaced(&self) -> bool {
         let [(_, current), (_, next), ..] = &self.queue[..] else {
             return false;

@@ -9,10 +9,10 @@ use crate::coding::{MAX_VARINT64_LEN, get_varint64, put_varint};
 use crate::error::{Error, Result};
 use crate::sorted_input::SortedInput;
 
-/// Bytes that are written or read at once.
+/// Number of bytes that are written or read at once.
 const BUFFER: usize = 128 << 10;
 
-/// Bytes of an entry before its key, at most: the lengths of key and value.
+/// Maximum length of an entry before its key: the lengths of key and value.
 pub(super) const MAX_HEADER_LEN: usize = 2 * MAX_VARINT64_LEN;
 
 /// Appends an entry: two lengths, key, value.
@@ -23,7 +23,7 @@ pub(super) fn put_entry(bytes: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     bytes.extend_from_slice(value);
 }
 
-/// The key and the value of the entry that `bytes` begin with, and what follows. `None` if they end before.
+/// The key and the value of the entry at the front of `bytes`, and the rest. `None` if the entry is incomplete.
 #[inline]
 pub(super) fn split_entry(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let (key_len, header) = get_varint64(bytes)?;
@@ -34,7 +34,7 @@ pub(super) fn split_entry(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     Some((key, value, rest))
 }
 
-/// Sorted entries in a file. Those of a level were merged from runs of the level before.
+/// Sorted entries in a file. The runs of a level were merged from those of the level before.
 #[derive(Debug)]
 pub(super) struct Run {
     file: Arc<File>,
@@ -42,7 +42,7 @@ pub(super) struct Run {
     pub(super) level: u32,
 }
 
-/// Writes all entries of `input` to a file of which nothing is left when it is closed.
+/// Writes all entries of `input` to a file that disappears when it is closed.
 pub(super) fn write_run(directory: &Path, input: &mut dyn SortedInput, level: u32) -> Result<Run> {
     let failed = |error| failed("writing", directory, error);
     let mut file = tempfile::tempfile_in(directory).map_err(failed)?;
@@ -62,7 +62,7 @@ pub(super) fn write_run(directory: &Path, input: &mut dyn SortedInput, level: u3
     Ok(Run { file, bytes, level })
 }
 
-/// Starts to read a run from its begin.
+/// Starts to read a run from its beginning.
 pub(super) fn read_run(run: &Run, directory: &Path) -> Result<Box<dyn SortedInput + Send + Sync>> {
     let mut file = run.file.clone();
     file.rewind()
@@ -84,11 +84,11 @@ fn failed(doing: &str, directory: &Path, error: io::Error) -> Error {
     Error::io(doing, error).at_path(directory)
 }
 
-/// The entries of a run, as they are read.
+/// The entries of a run, read as they are needed.
 struct RunReader {
     file: Arc<File>,
     directory: PathBuf,
-    /// Bytes of the file that were not read yet.
+    /// Number of bytes of the file that have not been read yet.
     left: u64,
     buffer: Vec<u8>,
     /// Where the next entry begins in `buffer`.

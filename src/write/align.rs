@@ -1,25 +1,25 @@
-//! Where blocks end and begin in an aligned table: see [`WriteOptions::block_align`].
+//! Where blocks begin and end in an aligned table: see [`WriteOptions::block_align`].
 
 #[cfg(doc)]
 use crate::WriteOptions;
 use crate::format::frame::TRAILER_LEN;
 use crate::format::page::{PAGE_LEN, padding};
 
-/// Ends blocks so that they fill pages, and places them so that they touch no page more than they must.
+/// Ends blocks so that they fill pages, and places them so that they touch no more pages than necessary.
 ///
-/// Nobody knows while a block grows where it will begin (in the rest of the page that the block before left, or after
-/// padding), and what will be left of it when it is compressed. Both are guessed to decide where it ends, and known when it
-/// is [placed](Pages::place): a wrong guess costs padding, never a page.
+/// While a block grows, two things are unknown: where it will begin (in the rest of the page that the previous block left,
+/// or after padding), and its compressed size. Both are guessed to decide where the block ends, and known when it is
+/// [placed](Pages::place): a wrong guess costs padding, never a page.
 #[derive(Debug)]
 pub(super) struct Pages {
-    /// Least length of a block that is not compressed.
+    /// Minimum length of an uncompressed block.
     block_size: u64,
-    /// Stored bytes per [`ONE`] that a block will seldom exceed: the ratio of the last block, or the highest of those before it,
+    /// Stored bytes per [`ONE`] that a block will rarely exceed: the ratio of the last block, or the highest of earlier ones,
     /// which decays. `None` before the first block.
     ratio: Option<u64>,
 }
 
-/// The ratio of blocks that are not compressed.
+/// The ratio of uncompressed blocks.
 const ONE: u64 = 1 << 16;
 
 impl Pages {
@@ -30,21 +30,22 @@ impl Pages {
         }
     }
 
-    /// Whether a block of `len` bytes must end before the entry with which it would have `longer`. It comes after `offset`.
+    /// Whether a block of `len` bytes must end before the entry that would make it `longer` bytes long. The block comes
+    /// after `offset`.
     pub(super) fn end_before(&self, offset: u64, len: usize, longer: usize) -> bool {
         let [len, longer] = [len, longer].map(|len| self.expect(framed(len)));
         longer > self.room(offset, len)
     }
 
-    /// Whether a block of `len` bytes ends here: if it is as large as it should be, and what it leaves of its last page is
-    /// enough for another.
+    /// Whether a block of `len` bytes ends here: if it is large enough, and the rest of its last page is enough for
+    /// another.
     pub(super) fn end_after(&self, offset: u64, len: usize) -> bool {
         let expected = self.expect(framed(len));
         let left = self.room(offset, expected).checked_sub(expected);
         len as u64 >= self.block_size && left.is_none_or(|left| left >= self.least())
     }
 
-    /// The stored length up to which a block that has `len` bytes may grow, if it comes after `offset`.
+    /// The stored length up to which a block of `len` bytes may grow, if it comes after `offset`.
     fn room(&self, offset: u64, len: u64) -> u64 {
         let pages = self.expect(self.block_size).div_ceil(PAGE_LEN);
         let whole = pages.saturating_mul(PAGE_LEN);
@@ -57,18 +58,18 @@ impl Pages {
         }
     }
 
-    /// The least part of a page to begin a block in: a small block takes as much of the index as a large one.
+    /// The minimum part of a page to begin a block in: a small block takes as much of the index as a large one.
     fn least(&self) -> u64 {
         self.expect(self.block_size).min(PAGE_LEN) / 2
     }
 
-    /// The length that `len` bytes will seldom exceed when they are stored.
+    /// The stored length that `len` bytes will rarely exceed.
     fn expect(&self, len: u64) -> u64 {
         let ratio = self.ratio.unwrap_or(ONE);
         len.saturating_mul(ratio).div_ceil(ONE).max(1)
     }
 
-    /// Returns how much padding there must be between `offset` and a block of `len` bytes whose frame takes `stored`.
+    /// Returns the padding between `offset` and a block of `len` bytes whose frame takes `stored`.
     pub(super) fn place(&mut self, offset: u64, len: usize, stored: usize) -> u64 {
         let stored = stored as u64;
         let ratio = stored.saturating_mul(ONE) / framed(len);
@@ -78,7 +79,7 @@ impl Pages {
     }
 }
 
-/// The length of a frame that is not compressed.
+/// The length of an uncompressed frame.
 fn framed(len: usize) -> u64 {
     len as u64 + TRAILER_LEN as u64
 }
@@ -87,8 +88,8 @@ fn framed(len: usize) -> u64 {
 mod tests {
     use super::*;
 
-    /// Where the blocks of entries of these lengths lie, offset and length, and which entries are in each. Each entry has
-    /// its length in a block, which has no restarts here.
+    /// Lays out entries of these lengths: the offset and the length of each block, and the number of its entries. Lengths
+    /// are those in a block, and there are no restarts.
     fn lay_out(block_size: usize, entries: &[usize]) -> Vec<(u64, usize, usize)> {
         let mut pages = Pages::new(block_size);
         let mut blocks = Vec::new();
@@ -122,7 +123,7 @@ mod tests {
     fn a_block_of_a_page_ends_before_the_entry_that_crosses() {
         let blocks = lay_out(4096, &entries(100, 90));
         assert_eq!(blocks, [(0, 4005, 40), (4096, 4005, 40), (8192, 1005, 10)]);
-        // To the byte.
+        // Exactly one page.
         let blocks = lay_out(4096, &[2000, 2091, 50]);
         assert_eq!(blocks, [(0, 4096, 2), (4096, 55, 1)]);
         let blocks = lay_out(4096, &[2000, 2092, 50]);
@@ -142,12 +143,12 @@ mod tests {
                 (4096, 1005, 10),
             ]
         );
-        // The rest of a page is no block of its own if it is small.
+        // A small rest of a page does not become a block.
         let blocks = lay_out(1800, &entries(100, 50));
         assert_eq!(blocks, [(0, 1805, 18), (1805, 2205, 22), (4096, 1005, 10)]);
         let blocks = lay_out(3000, &entries(100, 50));
         assert_eq!(blocks, [(0, 4005, 40), (4096, 1005, 10)]);
-        // An entry a block.
+        // One entry per block.
         let blocks = lay_out(1, &entries(2000, 3));
         assert_eq!(blocks, [(0, 2005, 1), (2005, 2005, 1), (4096, 2005, 1)]);
     }
@@ -156,7 +157,7 @@ mod tests {
     fn large_blocks_fill_their_pages() {
         let blocks = lay_out(16 << 10, &entries(100, 200));
         assert_eq!(blocks, [(0, 16_305, 163), (16_384, 3705, 37)]);
-        // Others go on in the page that the one before has begun.
+        // Other blocks continue in the page that the previous one began.
         let blocks = lay_out(5000, &entries(100, 180));
         assert_eq!(
             blocks,
@@ -171,7 +172,7 @@ mod tests {
 
     #[test]
     fn an_entry_larger_than_a_page_takes_no_page_more_than_it_must() {
-        // The second fits the pages that the first begins; the third does not.
+        // The second fits into the pages that the first begins; the third does not.
         let blocks = lay_out(4096, &[5000, 5000, 8000, 10]);
         assert_eq!(
             blocks,
@@ -190,7 +191,7 @@ mod tests {
     fn blocks_end_by_the_length_that_they_are_expected_to_have() {
         let mut pages = Pages::new(4096);
         assert!(pages.end_before(0, 4000, 4100));
-        // They shrink to a half: two fill a page.
+        // They shrink to half their size: two fill a page.
         for _ in 0..50 {
             pages.place(0, 3995, 2000);
         }
@@ -200,7 +201,7 @@ mod tests {
         assert!(pages.end_after(0, 4096));
         assert!(!pages.end_after(2050, 4000));
         assert!(pages.end_before(2050, 4000, 4100));
-        // They sometimes do not: room is left for that.
+        // Some do not shrink: room is left for that.
         for i in 0..50 {
             pages.place(0, 3995, 2000 + 100 * (i % 2));
         }
@@ -210,7 +211,7 @@ mod tests {
     #[test]
     fn the_largest_and_the_smallest_sizes_are_allowed() {
         let mut pages = Pages::new(usize::MAX);
-        // With its trailer, below the largest size on machines of 32 bits, too.
+        // With its trailer, less than the maximum on 32-bit machines as well.
         let largest = u32::MAX as usize - 5;
         assert!(!pages.end_before(4095, 1 << 31, largest));
         assert!(!pages.end_after(1, largest));

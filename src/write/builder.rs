@@ -30,8 +30,8 @@ mod finish;
 /// Writes a table: [`add`](TableBuilder::add) every entry in order, then
 /// [`finish`](TableBuilder::finish).
 ///
-/// Memory is constant, except for the index (a key and a handle for each data block) and what the filter policy keeps
-/// of each key.
+/// Memory is constant, except for the index (a key and a handle for each data block) and the filter policy's data for
+/// each key.
 ///
 /// A builder that is dropped before `finish`, or that failed, publishes nothing: a file at its path stays as it was.
 ///
@@ -56,19 +56,19 @@ pub struct TableBuilder<D: Destination> {
     index: BlockBuilder,
     filter: Option<FilterBlockBuilder>,
     prefixes: Option<PrefixBlockBuilder>,
-    /// How index and filters are divided, once the index is written, if it is divided.
+    /// The pieces of index and filters, once the index is written, if it is divided.
     pieces: Option<PiecesBuilder>,
-    /// The last data block, until the key after it is known: the index key between the two may be shorter than either.
+    /// The last data block, until the next key is known: the index key between them may be shorter than either.
     pending: Option<BlockHandle>,
     pub(crate) options: WriteOptions,
-    /// Whether keys are internal keys, whose sequence numbers the summary has.
+    /// Whether keys are internal keys, whose sequence numbers go into the summary.
     is_database: bool,
     /// Decides where blocks end and begin in an aligned table.
     pages: Option<Pages>,
     summary: Summary,
 }
 
-/// Shows the progress only: blocks are too much to print.
+/// Shows only the progress: blocks are too long to print.
 impl<D: Destination> fmt::Debug for TableBuilder<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TableBuilder")
@@ -86,9 +86,9 @@ impl WriteOptions {
     /// # Errors
     ///
     /// - [`ErrorKind::InvalidState`] if an option is out of its range.
-    /// - [`ErrorKind::Io`] if `path` cannot be published, since its name is too long or ends in a separator, say; if
-    ///   something is there that must not be [replaced](WriteOptions::replace_existing), or is no regular file; or if no
-    ///   temporary file can be made in its directory.
+    /// - [`ErrorKind::Io`] if `path` cannot be published, for example because its name is too long or ends in a
+    ///   separator; if something is there that must not be [replaced](WriteOptions::replace_existing), or is not a
+    ///   regular file; or if no temporary file can be made in its directory.
     pub fn create(&self, path: impl AsRef<Path>) -> Result<TableBuilder<NewFile>> {
         self.check()
             .map_err(|why| Error::new(ErrorKind::InvalidState, why))?;
@@ -99,14 +99,15 @@ impl WriteOptions {
 
     /// Starts a table that is written to `writer`, from its current position; offsets count from there.
     ///
-    /// Takes any [`io::Write`], `&mut Vec<u8>` included. Writes are large, so it need not be buffered. `finish` flushes
-    /// it; [`finish_into_writer`](TableBuilder::finish_into_writer) also gives it back. Syncing is up to the caller.
+    /// Accepts any [`io::Write`], including `&mut Vec<u8>`. Writes are large, so it need not be buffered. `finish`
+    /// flushes it; [`finish_into_writer`](TableBuilder::finish_into_writer) also gives it back. Syncing is up to the
+    /// caller.
     ///
     /// If an option is out of its range, the builder's first call fails with [`ErrorKind::InvalidState`].
     pub fn build<D: Destination>(&self, writer: D) -> TableBuilder<D> {
         let compression = self.compression.unwrap_or(Compression::Snappy);
         let refused = self.check().err();
-        // A policy whose parameters are out of range is not asked for a builder.
+        // A policy whose parameters are out of range must not build anything.
         let policy = self.filter.as_ref().filter(|_| refused.is_none());
         let filter =
             policy.map(|policy| FilterBlockBuilder::new(policy.builder(), self.whole_table));
@@ -141,20 +142,20 @@ impl TableBuilder<NewFile> {
     ///
     /// # Errors
     ///
-    /// As [`WriteOptions::create`].
+    /// Same as [`WriteOptions::create`].
     pub fn create(path: impl AsRef<Path>) -> Result<TableBuilder<NewFile>> {
         WriteOptions::new().create(path)
     }
 
-    /// Where the table's bytes are until [`finish`](TableBuilder::finish). A program that a signal may end removes this
-    /// file itself, since nothing is dropped then.
+    /// The path of the table's bytes until [`finish`](TableBuilder::finish). A program that may be ended by a signal
+    /// removes this file itself, since nothing is dropped then.
     pub fn temporary_path(&self) -> &Path {
         self.file.destination.temporary.path()
     }
 }
 
 impl<W: io::Write> TableBuilder<W> {
-    /// Like [`finish`](TableBuilder::finish), and gives the writer back.
+    /// Like [`finish`](TableBuilder::finish), but returns the writer as well.
     ///
     /// ```
     /// # use leveltable::WriteOptions;
@@ -167,7 +168,7 @@ impl<W: io::Write> TableBuilder<W> {
     ///
     /// # Errors
     ///
-    /// As [`finish`](TableBuilder::finish); the writer is dropped then.
+    /// Same as [`finish`](TableBuilder::finish); the writer is then dropped.
     pub fn finish_into_writer(self) -> Result<(W, Summary)> {
         self.complete()
     }
@@ -176,29 +177,29 @@ impl<W: io::Write> TableBuilder<W> {
 impl<D: Destination> TableBuilder<D> {
     /// Adds an entry. Keys come in ascending order, each once.
     ///
-    /// Copies both into the current block; allocates only while that and the index grow. When a block is full, it is compressed, and
-    /// when 256 KiB are waiting, they are written.
+    /// Copies both into the current block; only allocates while the block and the index grow. A full block is compressed, and once
+    /// 256 KiB are buffered, they are written.
     ///
     /// # Errors
     ///
-    /// After these, nothing has changed and the builder can go on:
+    /// After these, nothing has changed, and the builder can be used further:
     /// - [`ErrorKind::OutOfOrder`]: `key` does not come after the previous one.
-    /// - [`ErrorKind::TooLarge`]: the entry does not fit a block, whose offsets have 32 bits.
+    /// - [`ErrorKind::TooLarge`]: the entry does not fit into a block, whose offsets have 32 bits.
     /// - [`ErrorKind::Comparator`]: the comparator made a separator that does not separate.
     /// - [`ErrorKind::InvalidState`]: the key shows that the prefix extractor breaks
     ///   [its rule](crate::filter::PrefixExtractor#the-one-rule).
     ///
     /// After these, every further call fails:
     /// - [`ErrorKind::Io`]: a block could not be compressed or written.
-    /// - [`ErrorKind::TooLarge`] of the index: it has reached 4 GiB.
-    /// - [`ErrorKind::InvalidState`]: an earlier call failed so, or an option is out of its range.
+    /// - [`ErrorKind::TooLarge`]: the index has reached 4 GiB.
+    /// - [`ErrorKind::InvalidState`]: an earlier call failed in this way, or an option is out of its range.
     pub fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.add_entry(key.as_ref(), value.as_ref())
     }
 
     fn add_entry(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.file.check()?;
-        // Whatever can refuse the entry comes before anything that changes the table.
+        // Everything that can reject the entry comes before any change to the table.
         let shared = self.check_order(key)?;
         let ends_block = self.ends_block_before(key, shared, value)?;
         let begins_block = ends_block || self.pending.is_some();
@@ -237,10 +238,10 @@ impl<D: Destination> TableBuilder<D> {
         Ok(())
     }
 
-    /// Ends the current data block, so that the next entry starts a new one: for entries that belong together. Without
-    /// entries in the block, it does nothing.
+    /// Ends the current data block, so that the next entry starts a new one: for entries that belong together. Does
+    /// nothing if the block has no entries.
     ///
-    /// Does not flush the destination: the block may wait in memory until more of them make a large write.
+    /// Does not flush the destination: the block may be buffered until there are enough bytes for a large write.
     ///
     /// # Errors
     ///
@@ -250,8 +251,8 @@ impl<D: Destination> TableBuilder<D> {
         self.flush_block()
     }
 
-    /// Stores `value` under `name` in the properties block, until [`finish`](TableBuilder::finish) writes it. A name set
-    /// before gets the new value.
+    /// Stores `value` under `name` in the properties block, which [`finish`](TableBuilder::finish) writes. A repeated
+    /// name replaces the value.
     ///
     /// ```
     /// # use leveltable::WriteOptions;
@@ -298,31 +299,32 @@ impl<D: Destination> TableBuilder<D> {
     /// - [`ErrorKind::InvalidState`] after an earlier failure, or if an option is out of its range.
     ///
     /// The path is then as it was. The exception is a directory that could not be synced, which the error says: the table is
-    /// at its path and whole, but its name may not survive a crash. File systems that cannot sync directories are no error.
+    /// complete and at its path, but its name may not survive a crash. A file system that cannot sync directories is not an
+    /// error.
     pub fn finish(self) -> Result<Summary> {
         let (_, summary) = self.complete()?;
         Ok(summary)
     }
 
-    /// Number of entries added so far. [`finish`](TableBuilder::finish) returns it, too.
+    /// Number of entries added so far. [`finish`](TableBuilder::finish) returns it as well.
     pub fn entries(&self) -> u64 {
         self.summary.properties.entries
     }
 
-    /// Bytes of the file so far: the data blocks that have ended. Tells, with [`entries`](TableBuilder::entries), when a table is large
-    /// enough to begin another.
+    /// Bytes of the file so far: the finished data blocks. Use it, with [`entries`](TableBuilder::entries), to decide when a table is large
+    /// enough.
     pub fn file_bytes(&self) -> u64 {
         self.file.offset()
     }
 
-    /// Compresses blocks by the codec that another table has, unless the options named one or it is not built in.
+    /// Compresses blocks with the codec of another table, unless the options name one or it is not built in.
     pub(crate) fn keep_codec(&mut self, name: &str) {
         if let (Ok(compression), None) = (name.parse(), self.options.compression) {
             self.file.compressor = Compressor::new(compression);
         }
     }
 
-    /// Filters with the policy that another table has, or not at all, unless the options say how, or the policy is not built in.
+    /// Uses the filter policy of another table, or no filter, unless the options say which, or the policy is not built in.
     pub(crate) fn keep_filter(&mut self, policy: Option<&str>) {
         let options = &mut self.options;
         if options.chose_filter || self.summary.properties.entries > 0 {
@@ -342,7 +344,7 @@ impl<D: Destination> TableBuilder<D> {
             policy.map(|policy| FilterBlockBuilder::new(policy.builder(), options.whole_table));
     }
 
-    /// Ends blocks only where [`flush`](TableBuilder::flush) says, unless the options say how large they are. Returns whether it does.
+    /// Ends blocks only where [`flush`](TableBuilder::flush) is called, unless the options set their size. Returns whether it does.
     pub(crate) fn keep_blocks(&mut self) -> bool {
         if !self.options.chose_blocks {
             self.options.block_size = usize::MAX;
@@ -350,12 +352,12 @@ impl<D: Destination> TableBuilder<D> {
         !self.options.chose_blocks
     }
 
-    /// Stores a property of the application that another table has, if this one gets properties and does not have it.
+    /// Copies an application's property from another table, if this one gets properties and does not have it.
     pub(crate) fn keep_property(&mut self, name: &[u8], value: &[u8]) {
         if let Ok(name) = str::from_utf8(name)
             && self.summary.properties.user(name).is_none()
         {
-            // Left out without properties, and if it does not fit beside those that the caller set.
+            // Left out without properties, or if it does not fit beside those that the caller set.
             let _ = self.property(name, value);
         }
     }
@@ -401,7 +403,8 @@ impl<D: Destination> TableBuilder<D> {
         Error::new(ErrorKind::OutOfOrder, message).in_file(self.file.path.as_deref())
     }
 
-    /// Whether the current block ends before the entry, which would not fit it or, in an aligned table, its pages.
+    /// Whether the current block must end before the entry, which would not fit into it or, in an aligned table, into
+    /// its pages.
     #[inline]
     fn ends_block_before(&self, key: &[u8], shared: usize, value: &[u8]) -> Result<bool> {
         let (key_len, value_len) = (key.len(), value.len());
@@ -409,7 +412,7 @@ impl<D: Destination> TableBuilder<D> {
             if BlockBuilder::new(1).has_room(key_len, value_len) {
                 return Ok(true);
             }
-            // Not even an empty block has room for the entry.
+            // The entry does not even fit into an empty block.
             let what = format!("a key of {key_len} and a value of {value_len} bytes do");
             return Err(too_large(&what));
         }
@@ -422,7 +425,7 @@ impl<D: Destination> TableBuilder<D> {
 
     /// A key at or after the last one and before `next`, as short as the comparator makes it.
     ///
-    /// Checked, since a wrong one would hide keys.
+    /// Checked, because a wrong one would hide keys.
     #[inline(never)]
     fn separator(&self, next: Option<&[u8]>) -> Result<Vec<u8>> {
         let (order, last) = (&self.options.order, &self.data.last_key);
@@ -447,7 +450,7 @@ impl<D: Destination> TableBuilder<D> {
         Err(Error::new(ErrorKind::Comparator, message))
     }
 
-    /// Adds the index entry of the last data block, if the block still waits for it.
+    /// Adds the index entry of the last data block, if it is still pending.
     #[inline(never)]
     fn add_index_entry(&mut self, separator: &[u8]) -> Result<()> {
         let Some(handle) = self.pending.take() else {
@@ -468,7 +471,7 @@ impl<D: Destination> TableBuilder<D> {
         let handle = self.data.finish(|block| {
             let handle = self.file.seal(block, false, self.pages.as_mut())?;
             if let (Some(filter), Some(_)) = (&mut self.filter, &self.pages) {
-                // Where the block begins decides which filter its keys belong to, and is known only now.
+                // The block's offset, known only now, decides which filter its keys belong to.
                 filter.start_block(handle.offset);
                 let located = |defect: Defect| defect.locate(Section::Data, handle.offset);
                 let mut cursor = BlockCursor::new(Block::parse(block).map_err(located)?);
@@ -508,7 +511,7 @@ impl<D: Destination> TableBuilder<D> {
     }
 }
 
-/// The error of what would make a block too large: "the index does".
+/// The error of an addition that would make a block too large: `what` is, for example, "the index does".
 #[cold]
 fn too_large(what: &str) -> Error {
     let message = format!("{what} not fit a block of 4 GiB");

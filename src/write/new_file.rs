@@ -1,4 +1,4 @@
-//! Where a table is written to: any writer, or a path where it appears whole or not at all.
+//! Destinations of a table: any writer, or a path where it appears complete or not at all.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::held::{advice, rename_patiently};
 use crate::write::options::WriteOptions;
 
-/// Where a [`TableBuilder`](crate::TableBuilder) writes: any [`io::Write`], or a [`NewFile`].
+/// The destination of a [`TableBuilder`](crate::TableBuilder): any [`io::Write`], or a [`NewFile`].
 ///
 /// Sealed. Unlike a writer, a destination knows when its table is complete, so that `finish` can publish a path.
 pub trait Destination: sealed::Destination {}
@@ -24,16 +24,16 @@ pub(crate) mod sealed {
     use crate::error::Result;
 
     pub trait Destination {
-        /// What is left of the destination when its table is complete.
+        /// The rest of the destination when its table is complete.
         type Published;
-        /// Writes all of `bytes` after what was written before.
+        /// Appends all of `bytes`.
         fn write_all(&mut self, bytes: &[u8]) -> io::Result<()>;
-        /// Makes the table visible to others, now that it is complete.
+        /// Makes the complete table visible to others.
         fn publish(self) -> Result<Self::Published>;
     }
 }
 
-/// A writer gets the bytes and a `flush`, and is given back. Syncing is up to the caller.
+/// A writer gets the bytes and a `flush`, and is returned. Syncing is up to the caller.
 impl<W: Write> sealed::Destination for W {
     type Published = W;
 
@@ -63,18 +63,19 @@ impl<W: Write> sealed::Destination for W {
 /// A file that appears at its path when the table is finished, and otherwise leaves no trace.
 ///
 /// Until then it is a temporary file `.leveltable-XXXXXX.tmp` in the same directory, at
-/// [`TableBuilder::temporary_path`](crate::TableBuilder::temporary_path). It is removed when the builder is
-/// dropped. One that a killed process left there can be deleted.
+/// [`TableBuilder::temporary_path`](crate::TableBuilder::temporary_path). It is removed when the builder is dropped. A
+/// file left by a killed process can be deleted.
 #[derive(Debug)]
 pub struct NewFile {
     pub(super) temporary: NamedTempFile,
-    /// The path of the table, made absolute when the file was created: the process may change its directory before it finishes.
+    /// The path of the table, made absolute when the file was created: the process may change its current directory before it
+    /// finishes.
     target: PathBuf,
     /// Whether an existing file may be replaced.
     replace: bool,
     /// Whether the file and its name are synced.
     sync: bool,
-    /// [`rename`]. Tests put faults in its place.
+    /// [`rename`]. Tests inject faults here.
     rename: fn(TempPath, &Path, bool) -> Result<(), PathPersistError>,
 }
 
@@ -88,7 +89,7 @@ impl NewFile {
             .map_err(failed)?;
         let mut builder = tempfile::Builder::new();
         builder.prefix(".leveltable-").suffix(".tmp");
-        // The errors of `tempfile_in` name the temporary file, of which the caller does not know.
+        // The errors of `tempfile_in` name the temporary file, which the caller does not know.
         let created = builder.make_in(directory(&target), |path| File::create_new(path));
         let created = created.map_err(|e| match e.kind() {
             ErrorKind::NotFound => io::Error::new(e.kind(), "its directory does not exist"),
@@ -111,7 +112,7 @@ impl sealed::Destination for NewFile {
         Write::write_all(self.temporary.as_file_mut(), bytes)
     }
 
-    /// The file's bytes reach the disk before its name does, and the name before this returns, unless nothing is synced.
+    /// The file's bytes reach the disk before its name does, and the name before this returns, unless syncing is off.
     fn publish(self) -> Result<()> {
         if self.sync {
             let synced = self.temporary.as_file().sync_all();
@@ -141,12 +142,12 @@ impl sealed::Destination for NewFile {
     }
 }
 
-/// `path` made absolute, if a file can be renamed to it.
+/// Makes `path` absolute, and checks that a file can be renamed to it.
 ///
-/// Publishing asks the system again. These checks save the work of building a table that has no place.
+/// Publishing can still fail. These checks avoid building a table that has no place.
 fn publishable(path: &Path, replace: bool) -> io::Result<PathBuf> {
     let invalid = |what| Err(io::Error::new(ErrorKind::InvalidInput, what));
-    // "name/" and "name/." are paths of a directory, with a name.
+    // "name/" and "name/." are paths of a directory, although they have a file name.
     let bytes = path.as_os_str().as_encoded_bytes();
     let is_last = |name: &OsStr| bytes.ends_with(name.as_encoded_bytes());
     if !path.file_name().is_some_and(is_last) {
@@ -161,18 +162,18 @@ fn publishable(path: &Path, replace: bool) -> io::Result<PathBuf> {
             ErrorKind::AlreadyExists,
             "a file is there already, and replace_existing(false) keeps it",
         )),
-        // A link is replaced and not followed, but nobody means to replace `/dev/stdout`.
+        // A link is replaced and not followed, but nobody wants to replace `/dev/stdout`.
         Ok(_) if target.metadata().is_ok_and(is_special) => {
-            invalid("what is there is no regular file, and is not replaced")
+            invalid("what is there is not a regular file, and is not replaced")
         }
         Ok(_) => Ok(target),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(target),
-        // Among others a name that is too long: it would fail the renaming, too.
+        // For example a name that is too long, which would make the renaming fail as well.
         Err(e) => Err(e),
     }
 }
 
-/// Gives a file its name, in the place of another one if it may be replaced.
+/// Renames a file, replacing an existing one if that is allowed.
 fn rename(file: TempPath, to: &Path, replace: bool) -> Result<(), PathPersistError> {
     if replace {
         file.persist(to)
@@ -181,7 +182,7 @@ fn rename(file: TempPath, to: &Path, replace: bool) -> Result<(), PathPersistErr
     }
 }
 
-/// Returns an absolute path in a form that may be of any length. Windows takes others of up to 260 characters, and `tempfile`, unlike the
+/// Returns an absolute path in a form without a length limit. Windows limits other forms to 260 characters, and `tempfile`, unlike the
 /// standard library, renames to a path as it is.
 fn without_limit(path: PathBuf) -> PathBuf {
     // Names of temporary files may be longer.
@@ -203,7 +204,7 @@ fn directory(file: &Path) -> &Path {
     file.parent().unwrap_or(file)
 }
 
-/// Some network and FUSE file systems cannot sync a directory. They take care of renames in their own way, so that is no error.
+/// Some network and FUSE file systems cannot sync a directory. They handle renames in their own way, so that is not an error.
 #[cfg(unix)]
 pub fn sync_directory(directory: &Path) -> io::Result<()> {
     use rustix::io::Errno;
@@ -213,7 +214,7 @@ pub fn sync_directory(directory: &Path) -> io::Result<()> {
         Errno::NOTSUP,
         Errno::OPNOTSUPP,
         Errno::NOSYS,
-        Errno::BADF, // where syncing needs a descriptor for writing, which a directory cannot have
+        Errno::BADF, // on systems where syncing needs a descriptor for writing, which a directory cannot have
     ];
     match rustix::fs::fsync(std::fs::File::open(directory)?) {
         Err(errno) if !UNSUPPORTED.contains(&errno) => Err(errno.into()),
@@ -236,7 +237,7 @@ mod tests {
     use crate::ErrorKind;
 
     thread_local! {
-        /// How many of the next renamings fail, and as what.
+        /// How many of the next renames fail, and with which error.
         static REFUSALS: Cell<(u32, Refusal)> = const { Cell::new((0, held)) };
     }
 
@@ -261,7 +262,7 @@ mod tests {
         Err(PathPersistError { error, path })
     }
 
-    /// A file that is open is not renamed on some systems.
+    /// Some systems do not rename an open file.
     fn assert_closed(path: &Path) {
         for open in fs::read_dir("/proc/self/fd")
             .into_iter()
@@ -272,7 +273,7 @@ mod tests {
         }
     }
 
-    /// Writes a file in the place of another one, or where nothing is, while `refusals` renamings fail.
+    /// Writes a file, over an existing one or not, while `refusals` renames fail.
     fn write(path: &Path, text: &str, refusals: (u32, Refusal), replace: bool) -> Result<()> {
         let options = WriteOptions::new().replace_existing(replace);
         let mut file = NewFile::create(path, &options)?;

@@ -1,4 +1,4 @@
-//! How a table is written.
+//! Options for writing a table.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use crate::filter::{BloomFilterPolicy, FilterPolicy, PrefixExtractor, RibbonFilt
 use crate::format::codec::Compression;
 use crate::format::internal_key::user_order;
 
-/// How a table is written.
+/// Options for writing a table.
 ///
-/// [`new`](WriteOptions::new) gives the best that this crate has, which every LevelDB can read;
-/// [`leveldb`](WriteOptions::leveldb) gives the very bytes that LevelDB writes.
+/// [`new`](WriteOptions::new) uses this crate's best format, which every LevelDB can read;
+/// [`leveldb`](WriteOptions::leveldb) writes the same bytes as LevelDB.
 ///
 /// ```
 /// use leveltable::{Compression, WriteOptions};
@@ -25,18 +25,18 @@ use crate::format::internal_key::user_order;
 /// # Ok::<(), leveltable::Error>(())
 /// ```
 ///
-/// A value out of range is an error of the kind [`InvalidState`](crate::ErrorKind::InvalidState), which names the option:
-/// of [`create`](WriteOptions::create), or of the first call of a builder made with [`build`](WriteOptions::build).
+/// An option out of range is an error of kind [`InvalidState`](crate::ErrorKind::InvalidState), which names the option:
+/// from [`create`](WriteOptions::create), or from the first call of a builder made with [`build`](WriteOptions::build).
 #[derive(Debug, Clone)]
 #[must_use = "options do nothing until `create` or `build`"]
 pub struct WriteOptions {
     pub(crate) block_size: usize,
-    /// Whether the caller said how large blocks are, and how keys are filtered: a copy of a table then does not follow its source.
+    /// Whether the caller set the size of blocks or the filter: a copy of a table then does not follow its source.
     pub(crate) chose_blocks: bool,
     pub(crate) chose_filter: bool,
     pub(crate) restart_interval: usize,
     pub(crate) block_align: bool,
-    /// `None` if the caller named no codec: Snappy, or the codec of the table that is copied.
+    /// `None` if the caller named no codec: Snappy, or the codec of the copied table.
     pub(crate) compression: Option<Compression>,
     pub(crate) filter: Option<Arc<dyn FilterPolicy>>,
     pub(crate) whole_table: bool,
@@ -54,14 +54,14 @@ impl Default for WriteOptions {
 }
 
 impl WriteOptions {
-    /// Snappy, blocks of 4 KiB, a restart every 16 keys, and one [`RibbonFilterPolicy`] filter at 10 bits
-    /// per key for the whole table: an eighth of the wasted reads of LevelDB's filter of the same size.
+    /// Snappy, blocks of 4 KiB, a restart every 16 keys, and one [`RibbonFilterPolicy`] filter at 10 bits per key for
+    /// the whole table: it causes an eighth of the unnecessary reads of a LevelDB filter of the same size.
     ///
-    /// LevelDB reads the table, but ignores the filter, so each of its lookups reads a block. For
-    /// tables that LevelDB itself looks keys up in, start from [`leveldb`](WriteOptions::leveldb).
+    /// LevelDB reads the table, but ignores the filter, so each of its lookups reads a block. For tables in which
+    /// LevelDB itself looks up keys, start from [`leveldb`](WriteOptions::leveldb).
     ///
-    /// This is version 1 of [the format](crate::guide::format#version-1). Later versions of this crate read it, and write the same bytes before
-    /// compression.
+    /// This is version 1 of [the format](crate::guide::format#version-1). Later versions of this crate read it, and write the same bytes
+    /// before compression.
     pub fn new() -> WriteOptions {
         WriteOptions {
             filter: Some(Arc::new(RibbonFilterPolicy::DEFAULT)),
@@ -91,7 +91,7 @@ impl WriteOptions {
         }
     }
 
-    /// Ends a data block when its uncompressed size reaches `bytes`: what one lookup reads, and what the cache keeps. The default is
+    /// Ends a data block when its uncompressed size reaches `bytes`: the unit of a lookup's read, and of the cache. The default is
     /// 4096. At least 1, which gives each entry a block of its own. With [`block_align`](WriteOptions::block_align), a block may be
     /// somewhat smaller or larger.
     pub fn block_size(mut self, bytes: usize) -> WriteOptions {
@@ -100,8 +100,8 @@ impl WriteOptions {
         self
     }
 
-    /// Number of keys between restarts, at least 1; the default is 16. A restart stores its key whole, for a binary search to land on:
-    /// more keys between them make the file smaller and lookups slower. See also [`block_size`](WriteOptions::block_size).
+    /// Number of keys between restarts, at least 1; the default is 16. A restart stores its key whole, as a target of the binary
+    /// search: more keys between restarts make the file smaller and lookups slower. See also [`block_size`](WriteOptions::block_size).
     pub fn restart_interval(mut self, keys: usize) -> WriteOptions {
         self.restart_interval = keys;
         self
@@ -110,20 +110,20 @@ impl WriteOptions {
     /// With `true`, no data block touches more pages of 4,096 bytes than its length needs. The default is `false`.
     ///
     /// A disk and the page cache read whole pages, and a block of 4 KiB usually lies in two. In an aligned table a lookup
-    /// reads one: half the bytes from disk, and half the page cache. It is for tables that are larger than memory and
+    /// reads one: half the bytes from disk, and half the page cache. Use it for tables that are larger than memory and
     /// looked up by key. A scan gains nothing. Every reader of LevelDB's tables reads them.
     ///
     /// - Blocks end where pages do. A block of up to 4 KiB ends before the entry that would cross into the next page, and
-    ///   takes the rest of a page that is too small for another block. A larger one likewise fills its last page.
-    /// - A block that would still touch one page more than it must, such as one of a large entry, begins at the next page,
-    ///   after zeros. With 100-byte values they are 1.8 % of the file, half an entry per page. Entries of more than half a
-    ///   page can make the file nearly twice as large: not even two of them share a page.
-    /// - Compressed blocks end by the length that they are expected to have, from how much the last blocks shrank. A page
-    ///   then holds one or more whole blocks, each of about the [`block_size`](WriteOptions::block_size) before
-    ///   compression, give or take a third. A wrong guess costs zeros. With Snappy, blocks of 4 KiB and 100-byte values
-    ///   of which half repeats, a lookup reads 1.0 pages instead of 1.56, and the file grows by 1.0 %; with text,
-    ///   1.0 instead of 2.03, for 3.3 %. At a block size of 1,024, 14 to 22 % of blocks are off by more than a third.
-    ///   Where 300 random entries alternate with 300 repetitive ones, 6 % of the file is padding.
+    ///   also takes the rest of a page that is too small for another block. A larger one likewise fills its last page.
+    /// - A block that would still touch one page more than necessary, such as one with a large entry, begins at the next
+    ///   page, after zeros. With 100-byte values they are 1.8 % of the file, half an entry per page. Entries of more than
+    ///   half a page can make the file nearly twice as large, since no two of them share a page.
+    /// - Compressed blocks end according to their expected length, from how much the last blocks shrank. A page then
+    ///   holds one or more whole blocks, each of about the [`block_size`](WriteOptions::block_size) before compression,
+    ///   give or take a third. A wrong guess costs zeros. With Snappy, blocks of 4 KiB and 100-byte values of which half
+    ///   repeats, a lookup reads 1.0 pages instead of 1.56, and the file grows by 1.0 %; with text, 1.0 instead of 2.03,
+    ///   for 3.3 %. At a block size of 1,024, 14 to 22 % of blocks deviate by more than a third. Where 300 random entries
+    ///   alternate with 300 repetitive ones, 6 % of the file is padding.
     ///
     /// Filter, index and the other parts after the data are not aligned: opening reads them at once.
     ///
@@ -146,26 +146,26 @@ impl WriteOptions {
         self
     }
 
-    /// How blocks are compressed. The default is [`Compression::Snappy`]. A copy by `salvage` of the crate `leveltable-repair` has the codec of its source if this is not
-    /// called; filter and blocks are like those of the source if no option says what they are.
+    /// The codec of blocks. The default is [`Compression::Snappy`]. A copy by `salvage` of the crate `leveltable-repair` keeps the codec of
+    /// its source unless this is called; its filter and blocks are like the source's unless an option sets them.
     pub fn compression(mut self, compression: Compression) -> WriteOptions {
         self.compression = Some(compression);
         self
     }
 
-    /// Filters with `policy`. A reader uses the filter if it knows a policy of the same name. The default is [`RibbonFilterPolicy`] at
-    /// 10 bits per key, and [`BloomFilterPolicy`] at 10 in [`leveldb`](WriteOptions::leveldb).
+    /// Sets the filter policy. A reader uses the filter if it knows a policy of the same name. The default is [`RibbonFilterPolicy`]
+    /// at 10 bits per key, and [`BloomFilterPolicy`] at 10 in [`leveldb`](WriteOptions::leveldb).
     ///
-    /// `policy` is given the keys as they are stored; in a database's table, the user keys. With a comparator that calls
-    /// different byte strings equal, it must [agree with it](Comparator#comparators-and-filters).
+    /// `policy` gets the keys as stored; in a database's table, the user keys. If the comparator treats different byte
+    /// strings as equal, the policy must [agree with it](Comparator#comparators-and-filters).
     pub fn filter_policy(mut self, policy: impl FilterPolicy + 'static) -> WriteOptions {
         self.filter = Some(Arc::new(policy));
         self.chose_filter = true;
         self
     }
 
-    /// Writes no filter block; the default is one by a [policy](WriteOptions::filter_policy). Each lookup of an absent key then reads a
-    /// block.
+    /// Writes no filter block. By default there is one, made by the [policy](WriteOptions::filter_policy). Each lookup of an absent key
+    /// then reads a block.
     pub fn no_filter(mut self) -> WriteOptions {
         self.filter = None;
         self.chose_filter = true;
@@ -175,13 +175,13 @@ impl WriteOptions {
     /// With `true`, one filter covers the whole table, which is the default of [`new`](WriteOptions::new). With `false`, each 2 KiB of the
     /// file has its own, as in LevelDB.
     ///
-    /// One filter costs fewer bits (no filter is rounded up, and there is one offset), and a reader of this crate asks it
-    /// before it searches the index. LevelDB reads such a table correctly, since the file says how many bytes a filter
-    /// covers. The filter is made in memory by `finish`. Until then the builder keeps 4 bytes for each key
+    /// One filter takes fewer bits (filters are not rounded up, and there is one offset), and a reader of this crate
+    /// checks it before it searches the index. LevelDB reads such a table correctly, since the file says how many bytes a
+    /// filter covers. The filter is made in memory by `finish`. Until then the builder keeps 4 bytes for each key
     /// ([`BloomFilterPolicy`]) or 8 ([`RibbonFilterPolicy`], and 10 while it finishes).
     ///
-    /// Not for [`BloomFilterPolicy`] in a large table of structured keys: its 32-bit hash lets a seventh of the absent
-    /// numbers between a million decimal ones pass ([`guide::filters`](crate::guide::filters)).
+    /// Do not use it with [`BloomFilterPolicy`] in a large table of structured keys: with its 32-bit hash, the
+    /// false-positive rate between a million decimal numbers is a seventh ([`guide::filters`](crate::guide::filters)).
     pub fn whole_table_filter(mut self, yes: bool) -> WriteOptions {
         self.whole_table = yes;
         self.chose_filter = true;
@@ -192,16 +192,16 @@ impl WriteOptions {
     /// and a [`range`](crate::Table::range) within one prefix, then read nothing if no key has the prefix. None by default.
     ///
     /// Lookups of single keys do not use it. Keys without a prefix, such as those that are too short, are not in the filter, and
-    /// scans that may meet them do not ask it. In a database's table, prefixes are those of user keys. Readers use the filter if
+    /// scans that may meet them do not use it. In a database's table, prefixes are those of user keys. Readers use the filter if
     /// they know an extractor of the same name; [`FixedPrefix`](crate::filter::FixedPrefix) and
     /// [`DelimitedPrefix`](crate::filter::DelimitedPrefix) are built in. LevelDB ignores the filter.
     ///
     /// Only for keys, or user keys, in bytewise order: with another [`comparator`](WriteOptions::comparator), the table cannot be
     /// started. Until the table is finished, the builder keeps 8 bytes for each distinct prefix.
     ///
-    /// The filter is read when it is first asked, and kept in memory then.
+    /// The filter is read when it is first needed, and then kept in memory.
     ///
-    /// An absent prefix passes with a probability of 0.11 %, and with few prefixes up to 0.27 %. The scan then reads one block.
+    /// The false-positive rate is 0.11 %, and with few prefixes up to 0.27 %. A scan then reads one block.
     ///
     /// ```
     /// use leveltable::filter::DelimitedPrefix;
@@ -223,40 +223,40 @@ impl WriteOptions {
         self
     }
 
-    /// Orders keys by `comparator` instead of by their bytes, which is the default. Readers must use the same one. See [`Comparator`].
+    /// Sets the order of the keys; bytewise by default. Readers must use the same one. See [`Comparator`].
     pub fn comparator(mut self, comparator: impl Comparator) -> WriteOptions {
         self.order = Order::of(comparator);
         self
     }
 
-    /// Whether a table [created](WriteOptions::create) at a path replaces a file that is there. The default is `true`.
+    /// Whether a table [created](WriteOptions::create) at a path replaces an existing file. The default is `true`.
     ///
     /// With `false`, `create` fails if something is at the path, and `finish` if something has appeared there since. The
     /// error's [`io_error`](crate::Error::io_error) is of the kind [`AlreadyExists`](std::io::ErrorKind::AlreadyExists).
-    /// Nothing is ever replaced then, even if another process makes a file there at the same moment.
+    /// Nothing is ever replaced, even if another process makes a file there at the same moment.
     pub fn replace_existing(mut self, yes: bool) -> WriteOptions {
         self.replace = yes;
         self
     }
 
     /// Whether `finish` syncs a table [created](WriteOptions::create) at a path: the file before it is renamed, and its directory
-    /// afterwards. The default is `true`. Other destinations are synced by the caller in any case.
+    /// afterwards. The default is `true`. Other destinations are always synced by the caller.
     ///
-    /// With `false`, the table still appears whole or not at all, to every process and also if this one is killed. A crash of the
-    /// *system*, such as a power failure, within the time that it writes what it has cached (up to about 30 seconds) may lose
-    /// the new name, and then the old file is there or none. Or it may leave the new name with bytes missing: a file that is empty,
-    /// shorter, or zero in places. The replaced file is lost then. Such a table is an error when it is opened or where it is
-    /// read; `verify` of the crate `leveltable-repair` finds all of it. For what can be built again: temporary files, tests, or
-    /// many tables that are synced together before anything refers to them (`syncfs`).
+    /// With `false`, the table still appears complete or not at all to every process, even if this one is killed. But a crash of
+    /// the *system*, such as a power failure, before it has written its cached data (up to about 30 seconds) may lose the new name:
+    /// then the old file is there, or none. Or the new name may stay with bytes missing: a file that is empty, shorter, or zero in
+    /// places. The replaced file is then lost. Opening or reading such a table fails; `verify` of the crate `leveltable-repair`
+    /// finds all of the damage. Use it for tables that can be rebuilt: temporary files, tests, or many tables that are synced
+    /// together before anything refers to them (`syncfs`).
     ///
-    /// Saves two waits for the disk, often some milliseconds each. C++ LevelDB syncs each table, and not its directory.
+    /// Saves two waits for the disk, often some milliseconds each. C++ LevelDB syncs each table, but not its directory.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let path = dir.path().join("run.ldb");
     /// let mut builder = leveltable::WriteOptions::new().sync(false).create(&path)?;
     /// builder.add("apple", "red")?;
-    /// builder.finish()?; // there, and perhaps not on disk yet
+    /// builder.finish()?; // visible, but perhaps not on disk yet
     /// assert!(path.exists());
     /// # Ok::<(), leveltable::Error>(())
     /// ```
@@ -265,16 +265,16 @@ impl WriteOptions {
         self
     }
 
-    /// Whether the table gets a properties block, in which it says what it is: the name of its order, plain or a
-    /// database's, number of entries, first and last key, and so on. See [`Properties`](crate::format::Properties).
+    /// Whether the table gets a properties block, which describes it: the name of its order, plain or a database's
+    /// keys, number of entries, first and last key, and so on. See [`Properties`](crate::format::Properties).
     ///
     /// By default, [`new`](WriteOptions::new) writes the block, which takes some 300 bytes, and [`leveldb`](WriteOptions::leveldb) does
     /// not. LevelDB ignores it.
     ///
     /// A table with properties and entries also gets a block that divides index and ribbon filters into pieces of some 16 KiB, each
     /// with a checksum, so that opening reads the end of the file and a lookup the pieces that it needs. It takes some 15 bytes and
-    /// a part of a key for each piece, and LevelDB ignores it. The index is then not compressed. Only if a piece would end with an
-    /// index key of more than 4,096 bytes, there are no pieces, and index and filters are read whole.
+    /// a part of a key for each piece, and LevelDB ignores it. The index is then not compressed. If a piece would end with an index
+    /// key of more than 4,096 bytes, there are no pieces, and index and filters are read whole.
     pub fn properties(mut self, yes: bool) -> WriteOptions {
         self.properties = yes;
         self
@@ -314,7 +314,7 @@ mod tests {
     use super::*;
     use crate::ErrorKind;
 
-    /// Each option out of its range, and words of the error.
+    /// Options that are out of range, and words of the error.
     fn refused() -> Vec<(WriteOptions, &'static str)> {
         let new = WriteOptions::new;
         vec![

@@ -1,4 +1,4 @@
-//! The file being written: blocks are sealed into a buffer, which goes to the destination in large writes.
+//! The file being written: blocks are sealed into a buffer, which is written to the destination in large parts.
 
 use std::path::PathBuf;
 
@@ -10,24 +10,24 @@ use crate::format::frame::{self, TRAILER_LEN};
 use crate::write::align::Pages;
 use crate::write::new_file::Destination;
 
-/// Bytes to gather before a write: few large writes instead of one for each block.
+/// Number of bytes to gather before a write: a few large writes instead of one for each block.
 const WRITE_SIZE: usize = 256 << 10;
 
-/// The file so far: what went to the destination, and what waits for it.
+/// The file so far: the bytes written to the destination, and those still buffered.
 pub(super) struct Output<D> {
     pub(super) destination: D,
-    /// Where the table will be, if that is known: for messages.
+    /// The table's final path, if it is known, for messages.
     pub(super) path: Option<PathBuf>,
     pub(super) compressor: Compressor,
     pub(super) buffer: Buffer,
-    /// Bytes that went to the destination: the file offset of `buffer`.
+    /// Number of bytes written to the destination: the file offset of `buffer`.
     written: u64,
     /// Why nothing more can be written: an earlier failure, or options out of range.
     stopped: Option<String>,
 }
 
 impl<D: Destination> Output<D> {
-    /// An empty file; one that every call refuses if `stopped` says why.
+    /// An empty file; every call fails if `stopped` says why.
     pub(super) fn new(destination: D, compression: Compression, stopped: Option<String>) -> Self {
         Self {
             destination,
@@ -52,8 +52,8 @@ impl<D: Destination> Output<D> {
         }
     }
 
-    /// Appends `block`, raw or compressed if that pays; in an aligned table, after the padding that keeps it from touching more
-    /// `pages` than it must.
+    /// Appends `block`, compressed if that pays; in an aligned table, after the padding that keeps it from touching more
+    /// `pages` than necessary.
     pub(super) fn seal(
         &mut self,
         block: &[u8],
@@ -107,7 +107,7 @@ impl<D: Destination> Output<D> {
         error
     }
 
-    /// Writes what is left and completes the destination.
+    /// Writes the buffered bytes and completes the destination.
     pub(super) fn publish(mut self) -> Result<D::Published> {
         self.write_buffer()?;
         let published = self.destination.publish();

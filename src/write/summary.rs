@@ -1,4 +1,4 @@
-//! What a builder reports of its table.
+//! A builder's report on its table.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use crate::format::properties::Properties;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
-    /// Counts and sizes, as the table describes itself; of one [without properties](crate::WriteOptions::properties), too. The first and
-    /// the last key are here whatever their length.
+    /// Counts and sizes, as in the table's own description, even if it is written [without properties](crate::WriteOptions::properties).
+    /// The first and the last key are included whatever their length.
     pub properties: Properties,
-    /// Bytes of the whole file.
+    /// Size of the whole file in bytes.
     pub file_bytes: u64,
     /// The filter, if one was written.
     pub filter: Option<FilterEntry>,
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(others, expected.map(|(k, v)| (k.to_vec(), v.to_vec())));
     }
 
-    /// Also if it is written through a plain builder in the order of internal keys.
+    /// Also when it is written with a plain builder in the order of internal keys.
     #[test]
     fn a_databases_table_says_what_it_is() {
         let keys = [
@@ -223,7 +223,7 @@ mod tests {
         );
     }
 
-    /// LevelDB's own bytes have no room for them.
+    /// LevelDB's format has no place for them.
     #[test]
     fn without_a_properties_block_a_property_is_refused() {
         let mut builder = WriteOptions::leveldb()
@@ -245,12 +245,12 @@ mod tests {
         let error = builder.property("b", &half).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TooLarge);
         assert!(error.to_string().contains("\"b\""), "{error}");
-        builder.property("a", &half).unwrap(); // in place of the first
+        builder.property("a", &half).unwrap(); // replaces the first value
         let (file, _) = builder.finish_into_writer().unwrap();
         assert_eq!(properties(&file).unwrap().user("a"), Some(&half[..]));
     }
 
-    /// Nothing in a table's name for its order, its keys or its properties gets in the way of reading it.
+    /// No name of an order, key or property can make a table unreadable.
     #[test]
     fn tables_with_properties_are_read_as_others() {
         for options in [

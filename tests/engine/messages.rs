@@ -73,7 +73,7 @@ fn a_plain_table_is_not_opened_as_a_databases() {
             WriteOptions::leveldb(),
             [
                 "do not ascend in the order \"leveldb.InternalKeyComparator\": \"key0",
-                "these are no internal keys of a database: open the table with the comparator that it was written with, as a Table",
+                "these are not internal keys of a database: open the table with the comparator that it was written with, as a Table",
             ],
         ),
     ] {

@@ -414,7 +414,7 @@ fn what_is_no_regular_file_is_not_replaced() {
         let error = TableBuilder::create(&path).expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Io, "{error}");
         assert_names_path(&error, &path);
-        assert!(error.to_string().contains("no regular file"), "{error}");
+        assert!(error.to_string().contains("not a regular file"), "{error}");
         assert!(!fs::metadata(&path).unwrap().file_type().is_file());
     }
     assert!(inside("fifo").metadata().unwrap().file_type().is_fifo());

@@ -11,15 +11,15 @@ use crate::notation::key_json;
 use crate::path::kind_of;
 use crate::row::Row;
 
-/// What a log or a MANIFEST holds.
+/// The contents of a log or a MANIFEST.
 pub(crate) enum Record {
     Change(Row),
     Edit(Map<String, Value>),
-    /// Bytes that are no record, and what they are.
+    /// Bytes that are not a record, their kind, and a description.
     No(GapKind, String),
 }
 
-/// Reads the log or the MANIFEST at `path`. Calls `each` with the offset and the content of each record until that returns false.
+/// Reads the log or the MANIFEST at `path`. Calls `each` with the offset and the content of each record until it returns false.
 pub(crate) fn read(
     path: &Path,
     mut each: impl FnMut(u64, Record) -> Result<bool, Failure>,

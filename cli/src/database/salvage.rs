@@ -1,4 +1,4 @@
-//! `salvage` of a database: what can be read of its tables and logs becomes one table.
+//! `salvage` of a database: copies the readable parts of its tables and logs to one table.
 
 use std::path::Path;
 
@@ -18,13 +18,13 @@ use crate::write::{check_out, write_table};
 /// Memory for sorting the entries.
 const MEMORY: usize = 256 << 20;
 
-/// What was found in the files of a database.
+/// The contents found in the files of a database.
 struct Found {
     order: KeyOrder,
     versions: Sorter,
     tables: u64,
     logs: u64,
-    /// A line for each part that is left out, and may hold entries.
+    /// A line for each part that is left out and may hold entries.
     left_out: Vec<String>,
 }
 
@@ -64,11 +64,11 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
 }
 
 impl Found {
-    /// Reads the files that are part of the database, and those that are not if `unlisted` says so.
+    /// Reads the files that are part of the database, and with `unlisted` also those that are not.
     fn of(db: &Database, order: KeyOrder, unlisted: bool) -> Result<Found, Failure> {
         let mut found = Found {
             order,
-            // A table that was compacted may still be there, with the same entries.
+            // A table that was compacted may still exist, with the same entries.
             versions: sorter(order, true, MEMORY),
             tables: 0,
             logs: 0,

@@ -1,33 +1,33 @@
-//! Keys that a table does not have, to measure its filter on.
+//! Keys that a table does not have, to measure its filter.
 
 use std::sync::Arc;
 
 use leveltable::{Comparator, Table};
 
-/// Bounds of the sample, in keys and in bytes. At a rate of 0.1 %, 32,000 keys give a figure good to about a fifth.
+/// Limits of the sample, in keys and in bytes. At a rate of 0.1 %, 32,000 keys give a figure accurate to about a fifth.
 const MAX_KEYS: usize = 32_000;
 const MAX_BYTES: usize = 2 << 20;
 
 /// A sample of absent keys, spread evenly over the table and similar to its keys.
 ///
 /// Each lies strictly between two neighbours in the table's order, which proves it absent. It is the lower neighbour with
-/// its last byte incremented, or if that is no key between the two, with a byte added. Lookups ask for keys like those
-/// that are present, and a weak hash fails on them.
+/// its last byte incremented, or if that key is not between the two, with a byte appended. Lookups ask for keys similar
+/// to present ones, and a weak hash fails on those.
 ///
-/// Of a database's keys it is the user key that changes, since that is what a filter is given. For example, between
-/// `apple` at sequence 9 and `cherry` at sequence 4 it takes `applf` at sequence 9.
+/// In a database's key, only the user key changes, since that is what the filter holds. For example, between `apple` at
+/// sequence 9 and `cherry` at sequence 4 it takes `applf` at sequence 9.
 pub(super) struct AbsentKeys {
-    /// The order of the stored keys; nothing is sampled in one that is not known.
+    /// The order of the stored keys; in an unknown order, nothing is sampled.
     order: Option<Arc<dyn Comparator>>,
-    /// The key that was added last, unless something between is not known.
+    /// The key that was added last, unless unknown keys follow it.
     last: Option<Vec<u8>>,
     /// Number of keys that were added.
     added: u64,
-    /// Each with the number of the key before it.
+    /// The sampled keys, each with the number of the key before it.
     keys: Vec<(u64, Vec<u8>)>,
-    /// Bytes of all keys.
+    /// Total length of the keys.
     bytes: usize,
-    /// One gap in `1 << halvings` is sampled: that after a key whose number ends in so many zeros.
+    /// One gap in `1 << halvings` is sampled: that after a key whose number ends in this many zero bits.
     halvings: u32,
 }
 
@@ -64,12 +64,13 @@ impl AbsentKeys {
         last.extend_from_slice(key);
     }
 
-    /// Notes that keys of the table follow that are not known.
+    /// Notes that unknown keys of the table follow.
     pub(super) fn skip(&mut self) {
         self.last = None;
     }
 
-    /// Asks the filter of `table` for each key of the sample. Returns how many these are, and how many it passes.
+    /// Looks up each key of the sample in the filter of `table`. Returns the number of keys, and how many the filter
+    /// passes.
     pub(super) fn measure(&self, table: &Table) -> leveltable::Result<(u64, u64)> {
         let mut passed = 0;
         for (_, key) in &self.keys {
@@ -79,15 +80,15 @@ impl AbsentKeys {
     }
 }
 
-/// A key between `below` and `above`, of which the filter was not given.
+/// A key between `below` and `above` that was not added to the filter.
 fn between(order: &dyn Comparator, below: &[u8], above: &[u8]) -> Option<Vec<u8>> {
     let stem = order.filter_key(below);
-    // Not of a comparator whose filter keys are no prefixes.
+    // Not possible for a comparator whose filter keys are not prefixes.
     let tail = below.strip_prefix(stem)?;
     let (last, head) = stem.split_last().unwrap_or((&0, &[]));
     let candidates = [(head, last.wrapping_add(1)), (stem, b'0')];
     let keys = candidates.map(|(stem, last)| [stem, &[last][..], tail].concat());
-    // The filter knows the user key of `above`, at whatever sequence number.
+    // The filter holds the user key of `above`, at any sequence number.
     keys.into_iter().find(|key| {
         order.compare(below, key).is_lt()
             && order.compare(key, above).is_lt()
@@ -138,7 +139,7 @@ mod tests {
         assert!(large.bytes <= MAX_BYTES);
     }
 
-    /// A sampled user key must not be one of the table's, of which older versions come after newer ones.
+    /// A sampled user key must not be one of the table's, although older versions come after newer ones.
     #[test]
     fn the_keys_of_a_database_are_sampled_between_user_keys() {
         let user_key = |i: u64| format!("{i:06}").into_bytes();

@@ -1,4 +1,4 @@
-//! What `info` shows of a database.
+//! The output of `info` for a database.
 
 use leveltable_database::{Database, FileKind};
 use serde::Serialize;
@@ -19,10 +19,10 @@ struct DatabaseRecord {
     last_sequence: u64,
     tables: usize,
     logs: Vec<Value>,
-    /// What is no record in logs and MANIFESTs.
+    /// The gaps in logs and MANIFESTs.
     left_out: Vec<Value>,
     files: Vec<Value>,
-    /// What is not known, if the MANIFEST was not read.
+    /// What is unknown because the MANIFEST was not read.
     unknown: Option<String>,
 }
 
@@ -30,7 +30,7 @@ struct DatabaseRecord {
 pub(super) fn describe(db: &Database) -> leveltable::Result<Described> {
     let (all, recovery) = (db.files()?, db.recovery());
     let bytes = all.iter().filter_map(|file| file.bytes).sum();
-    // Only the MANIFEST tells the order.
+    // Only the MANIFEST names the order.
     let order_known = db.has_known_order() && !recovery.without_manifest;
     let unknown = (!order_known).then_some(", which is not known");
     let (order, sequence) = (shown(&db.comparator()), db.last_sequence());

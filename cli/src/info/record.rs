@@ -1,4 +1,4 @@
-//! What `info` finds out of a file, as it prints it in JSON: a record for each kind of thing, with its own fields.
+//! The results of `info` for a file, as JSON: a record for each kind of file, with its own fields.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 
 use crate::key::Key;
 
-/// What `info` shows of a table, a database or a set.
+/// The result of `info` for a table, a database or a set.
 #[derive(Default)]
 pub(super) struct Described {
-    /// What it is; null if it cannot be read.
+    /// The kind of file; null if it cannot be read.
     pub(super) kind: Option<&'static str>,
-    /// The fields of its kind.
+    /// The fields of this kind.
     pub(super) record: Value,
     pub(super) lines: Vec<String>,
-    /// Errors of what was read.
+    /// Errors of reading its parts.
     pub(super) unreadable: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ impl Described {
     }
 }
 
-/// The record of a table. Fields are null that were not measured.
+/// The record of a table. Fields that were not measured are null.
 #[derive(Default, Serialize)]
 pub(super) struct TableRecord {
     pub(super) file_bytes: u64,
@@ -42,37 +42,37 @@ pub(super) struct TableRecord {
     pub(super) entries: Option<u64>,
     pub(super) first_key: Option<Key>,
     pub(super) last_key: Option<Key>,
-    /// Numbers that the properties state, or that were counted.
+    /// Numbers from the properties, or counted.
     pub(super) key_bytes: Option<u64>,
     pub(super) value_bytes: Option<u64>,
     pub(super) data_blocks: usize,
     pub(super) data_stored_bytes: Option<u64>,
-    /// Uncompressed size of the data blocks, and the codecs by their names, if they were read.
+    /// Uncompressed size of the data blocks, and the codecs by their names, if the blocks were read.
     pub(super) data_bytes: Option<u64>,
     pub(super) codecs: Option<BTreeMap<&'static str, Codec>>,
     pub(super) sections: Vec<FileSection>,
     pub(super) filter: Option<Filter>,
     pub(super) prefix_filter: Option<OtherFilter>,
-    /// The filters that the table was opened without, and why.
+    /// The filters that are not in use, and why.
     pub(super) unused_filters: Vec<OtherFilter>,
-    /// Errors of what was read.
+    /// Errors of reading its parts.
     pub(super) unreadable: Vec<String>,
     /// The data blocks, if they are to be listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) blocks: Option<Vec<Block>>,
-    /// Whether the metaindex is damaged, and whether there are data blocks that cannot be read.
+    /// Whether the metaindex is damaged, and whether some data blocks cannot be read.
     #[serde(skip)]
     pub(super) has_damaged_metaindex: bool,
     #[serde(skip)]
     pub(super) lacks_blocks: bool,
-    /// Where the last readable data block ends, if all were read, and the bytes between them that keep the next one within its pages.
+    /// The end of the last readable data block, if all were read, and the total padding between blocks.
     #[serde(skip)]
     pub(super) data_end: Option<u64>,
     #[serde(skip)]
     pub(super) padding: u64,
 }
 
-/// A stretch of a table's file.
+/// A part of a table's file.
 #[derive(Serialize)]
 pub(super) struct FileSection {
     pub(super) section: &'static str,
@@ -117,7 +117,7 @@ pub(super) struct Filter {
     pub(super) sampled_keys: Option<u64>,
 }
 
-/// A filter of prefixes, which has an extractor, or one that is not used.
+/// A filter of prefixes, which has an extractor, or a filter that is not in use.
 #[derive(Default, Serialize)]
 pub(super) struct OtherFilter {
     #[serde(skip_serializing_if = "Option::is_none")]

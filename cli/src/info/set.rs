@@ -1,4 +1,4 @@
-//! What `info` shows of a set.
+//! The output of `info` for a set.
 
 use serde::Serialize;
 use serde_json::json;
@@ -21,7 +21,7 @@ struct SetRecord {
     shards: Vec<Shard>,
 }
 
-/// Describes a set of these tables; with `list`, in a line for each.
+/// Describes a set of these tables; with `list`, with a line for each.
 pub(super) fn describe(shards: Vec<Shard>, list: bool) -> Described {
     let bytes = shards.iter().map(|shard| shard.bytes).sum();
     let entries = entries_of(&shards);

@@ -1,4 +1,4 @@
-//! What `info` finds out of a table.
+//! The examination of a table by `info`.
 
 use std::path::Path;
 
@@ -16,14 +16,14 @@ use crate::output::{Progress, count};
 use crate::place::source;
 use crate::sort::KeyOrder;
 
-/// Sizes of a table's footer, and of what follows each block.
+/// Sizes of a table's footer, and of the trailer of each block.
 const FOOTER_BYTES: u64 = 48;
 const TRAILER_BYTES: u64 = 5;
 
-/// The first key and the last, as they are stored.
+/// The first and the last stored key.
 type Ends = Option<(Vec<u8>, Vec<u8>)>;
 
-/// What is to be found out of a table.
+/// What to find out about a table.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted {
     pub(super) keys: Keys,
@@ -32,7 +32,7 @@ pub(super) struct Wanted {
     pub(super) blocks: bool,
 }
 
-/// The damaged section for which a table was opened without filters, and the error.
+/// The damaged section because of which a table was opened without filters, and the error.
 pub(super) type Fault = Option<(Section, String)>;
 
 /// Describes a table that was opened without filters because of `fault`, if there is one.
@@ -99,7 +99,7 @@ pub(super) fn describe(
     record.unused_filters = layout.as_ref().map_or_else(Vec::new, unused);
     record.sections = sections(table, layout.as_ref(), &record);
     unreadable.extend(fault.map(|(_, fault)| fault));
-    // The same fault as one before, which says what to do, too.
+    // An earlier error may be the same fault, with advice.
     let is_told = |fault: &String| unreadable.iter().any(|told| told.starts_with(fault));
     let untold = layout_fault.filter(|fault| !is_told(fault));
     unreadable.extend(untold);
@@ -177,8 +177,8 @@ fn measure(
     Ok(totals.first_key.zip(totals.last_key))
 }
 
-/// Returns how many bytes between `end`, where the block before ends, and `block` are the padding of an aligned table. Only
-/// `verify` checks that they are zeros.
+/// Returns how many bytes between `end`, the end of the previous block, and `block` are the padding of an aligned table.
+/// Only `verify` checks that they are zeros.
 fn padding_before(end: u64, block: &BlockInfo) -> u64 {
     const PAGE: u64 = 4096;
     let gap = block.offset.saturating_sub(end);
@@ -188,7 +188,7 @@ fn padding_before(end: u64, block: &BlockInfo) -> u64 {
     if is_padding { gap } else { 0 }
 }
 
-/// Returns the first key and the last: as the properties state them, or by reading blocks.
+/// Returns the first and the last key: from the properties, or by reading blocks.
 pub(super) fn ends(table: &Table) -> leveltable::Result<Ends> {
     if let Some(stated) = table.properties()
         && let (Some(first), Some(last)) = (&stated.first_key, &stated.last_key)
@@ -199,7 +199,7 @@ pub(super) fn ends(table: &Table) -> leveltable::Result<Ends> {
     Ok(ends.map(|((first, _), (last, _))| (first.to_vec(), last.to_vec())))
 }
 
-/// Returns the filters that the table was opened without, and why, as far as that is known.
+/// Returns the filters that are not in use, and why, as far as that is known.
 fn unused_filters(
     opened: &AnyTable,
     layout: &Layout,
@@ -247,7 +247,7 @@ fn unused_filters(
 fn sections(table: &Table, layout: Option<&Layout>, record: &TableRecord) -> Vec<FileSection> {
     let file_bytes = table.file_bytes();
     let Some(layout) = layout else {
-        // What is known of the parts if the metaindex is damaged.
+        // The known parts if the metaindex is damaged.
         let footer = file_bytes.saturating_sub(FOOTER_BYTES);
         let data = record
             .data_end
@@ -290,7 +290,7 @@ fn sections(table: &Table, layout: Option<&Layout>, record: &TableRecord) -> Vec
     tiles
 }
 
-/// Returns what is in the data blocks' part of the file, of `bytes`.
+/// Describes the part of the file with the data blocks, of `bytes`.
 fn in_data(bytes: u64, record: &TableRecord) -> String {
     let mut what = count(record.data_blocks as u64, "block");
     if record.data_end.is_some()
@@ -308,7 +308,7 @@ fn in_data(bytes: u64, record: &TableRecord) -> String {
     what
 }
 
-/// Returns the part of a block that the metaindex names.
+/// Describes a block that the metaindex lists.
 fn named_part(block: &NamedBlock) -> FileSection {
     let name = String::from_utf8_lossy(&block.name);
     let (section, what) = match &*name {

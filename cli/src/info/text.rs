@@ -1,10 +1,10 @@
-//! What `info` prints of a table.
+//! The text output of `info` for a table.
 
 use super::record::TableRecord;
 use crate::notation::quoted;
 use crate::output::{BOLD, and_entries, count};
 
-/// Returns the lines that `info` prints of a table.
+/// Returns the lines that `info` prints for a table.
 pub(super) fn lines_of(record: &TableRecord) -> Vec<String> {
     let kind = match record.keys {
         "database" => "a table of a LevelDB database",
@@ -108,7 +108,7 @@ fn add_filters(record: &TableRecord, lines: &mut Vec<String>) {
     }
 }
 
-/// Returns a name that the file holds: as it is if it is graphic ASCII, else quoted and escaped, since it goes to a
+/// Returns a name from the file: unchanged if it is printable ASCII, else quoted and escaped, since it goes to a
 /// terminal.
 pub(super) fn shown(name: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');

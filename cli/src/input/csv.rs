@@ -8,8 +8,8 @@ use serde_json::json;
 use super::options::{Entry, InputOptions, Parsed, check_no_gzip, parse_tag};
 use crate::notation::{Field, Notation, write_json};
 
-/// Passes on CSV, and a line feed after it, which ends the last record unless a quoted field is still open. The `csv` crate would
-/// take the rest of the input as that field.
+/// Passes CSV through, followed by a line feed, which ends the last record unless a quoted field is still open. The `csv` crate
+/// would accept the rest of the input as that field.
 struct Input {
     reader: io::Chain<Box<dyn BufRead>, &'static [u8]>,
     is_at_start: bool,
@@ -30,14 +30,14 @@ impl Read for Input {
 pub(super) struct CsvRecords {
     reader: csv::Reader<Input>,
     record: ByteRecord,
-    /// Number of the line on which the record begins, or an error is.
+    /// Number of the line on which the record begins, or of an error.
     pub(super) line: u64,
-    /// Where the fields of the key are, and the value, which may be the whole record.
+    /// The indexes of the key's fields and of the value's field, which is not used if the value is the whole record.
     key: Vec<usize>,
     value: usize,
-    /// The names of the fields, of which there are none without a header.
+    /// The names of the fields; empty without a header.
     header: ByteRecord,
-    /// Where sequence number and type are, in a table of a database.
+    /// The indexes of sequence number and type, in a table of a database.
     tag: Option<(usize, usize)>,
 }
 
@@ -142,7 +142,7 @@ impl CsvRecords {
                 format!("no field {}: the record has {fields}", at + 1)
             })
         };
-        // Quotes take the place of escapes.
+        // Quotes replace escapes.
         let notation = Notation::of(options.hex, true);
         let key = options.key(self.key.iter().map(|&at| notation.parse(field(at)?)))?;
         let value = if options.whole_record {

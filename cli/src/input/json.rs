@@ -1,4 +1,4 @@
-//! JSON lines: an object on each.
+//! JSON lines: one object per line.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::options::{Entry, InputOptions, Parsed, parse_tag};
 use crate::notation::Notation;
 use crate::row::Tag;
 
-/// The fields of an object, with their values as they are written.
+/// The fields of an object, with their values as written.
 struct Object<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'a> Object<'a> {
@@ -24,7 +24,7 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Keeps all fields. A map would keep the last of several with the same name.
+/// Keeps all fields. A map would keep the last of several fields with the same name.
 struct Fields;
 
 impl<'de> Visitor<'de> for Fields {
@@ -109,7 +109,7 @@ pub(super) fn parse_json(line: &[u8], options: &InputOptions) -> Parsed<Entry> {
     Ok(Entry { key, tag, value })
 }
 
-/// Returns sequence number and type, if the table needs them.
+/// Returns sequence number and type, if the table has them.
 fn json_tag(object: &Object<'_>, options: &InputOptions) -> Parsed<Option<Tag>> {
     let (sequence, value_type) = (object.get("sequence"), object.get("type"));
     if !options.has_versions() {
@@ -126,7 +126,7 @@ fn json_tag(object: &Object<'_>, options: &InputOptions) -> Parsed<Option<Tag>> 
     parse_tag(sequence.get().as_bytes(), value_type.as_bytes()).map(Some)
 }
 
-/// Returns the string that a JSON value is, if it is one.
+/// Returns the string, if a JSON value is one.
 fn string(raw: &RawValue) -> Parsed<Option<String>> {
     let written = raw.get();
     if !written.starts_with('"') {
@@ -138,7 +138,7 @@ fn string(raw: &RawValue) -> Parsed<Option<String>> {
         .map_err(|e| format!("not a JSON string: {}", json_error(&e)))
 }
 
-/// Returns the message of `error` without its position: the line is always 1, as each line is parsed alone.
+/// Returns the message of `error` without its position: the line is always 1, because each line is parsed separately.
 #[cold]
 fn json_error(error: &serde_json::Error) -> String {
     let message = error.to_string();
@@ -149,8 +149,8 @@ fn json_error(error: &serde_json::Error) -> String {
     }
 }
 
-/// Returns the bytes of the field `name` or of `name_hex`, whichever is present. A value that is not a string is
-/// stored as it is written, but as a key only if it is a number, true or false.
+/// Returns the bytes of the field `name` or of `name_hex`, whichever is present. A value that is not a string is stored
+/// as it is written; a key must be a string, a number, true or false.
 fn json_bytes(object: &Object<'_>, name: &str, is_hex: bool, is_key: bool) -> Parsed<Vec<u8>> {
     let hex = format!("{name}_hex");
     let unhex = |digits: String, field: &str| {

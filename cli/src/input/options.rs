@@ -1,4 +1,4 @@
-//! How the input is read, and what a reader makes of an entry.
+//! How the input is read and parsed.
 
 use std::io;
 
@@ -32,7 +32,7 @@ enum EntryKeys {
     Database,
 }
 
-/// How the input is read.
+/// Options for reading the input.
 #[derive(Args)]
 #[command(next_help_heading = "Input")]
 pub(crate) struct InputOptions {
@@ -42,10 +42,10 @@ pub(crate) struct InputOptions {
     /// The fields that make up the key: names, or in CSV numbers from 1 [default: key; in CSV: 1]
     #[arg(long, value_name = "FIELD,..", value_delimiter = ',')]
     pub(super) key_field: Vec<String>,
-    /// What is between the fields of a key
+    /// Text between the fields of a key
     #[arg(long, value_name = "TEXT", default_value = ":")]
     key_separator: String,
-    /// Fill numbers in keys with zeros to N digits: they then sort by size
+    /// Pad numbers in keys with zeros to N digits, so that they sort by size
     #[arg(long, value_name = "N", conflicts_with = "hex", value_parser = clap::value_parser!(u8).range(1..))]
     pad: Option<u8>,
     /// The field that holds the value [default: value; in CSV: 2]
@@ -66,7 +66,7 @@ pub(crate) struct InputOptions {
     /// Keys and values are in hexadecimal
     #[arg(long)]
     pub(super) hex: bool,
-    /// Keys and values in lines of text have no escapes: a backslash stands for itself
+    /// Keys and values in lines of text have no escapes: a backslash is an ordinary character
     #[arg(long, conflicts_with = "hex")]
     pub(super) raw: bool,
 }
@@ -112,7 +112,7 @@ impl InputOptions {
         !self.key_field.is_empty() || self.value_field.is_some() || self.whole_record
     }
 
-    /// Returns the names of the fields of JSON that make up the key.
+    /// Returns the names of the JSON fields that make up the key.
     pub(super) fn key_names(&self) -> Vec<&str> {
         match &self.key_field[..] {
             [] => vec!["key"],
@@ -120,12 +120,12 @@ impl InputOptions {
         }
     }
 
-    /// Returns the name of the field of JSON that holds the value.
+    /// Returns the name of the JSON field that holds the value.
     pub(super) fn value_name(&self) -> &str {
         self.value_field.as_deref().unwrap_or("value")
     }
 
-    /// Returns the key of these parts.
+    /// Returns the key made of these parts.
     pub(super) fn key(&self, parts: impl Iterator<Item = Parsed<Vec<u8>>>) -> Parsed<Vec<u8>> {
         let padded = |part: Parsed<Vec<u8>>| {
             let mut part = part?;
@@ -135,7 +135,7 @@ impl InputOptions {
         Ok(parts?.join(self.key_separator.as_bytes()))
     }
 
-    /// Adds zeros before a part of a key that is a number, if it is to be padded.
+    /// Adds zeros before a numeric part of a key, if padding is on.
     pub(super) fn pad(&self, part: &mut Vec<u8>) -> Parsed<()> {
         let Some(width) = self.pad.map(usize::from) else {
             return Ok(());
@@ -155,7 +155,7 @@ impl InputOptions {
         Ok(())
     }
 
-    /// Returns the message for one field, `name`, that would be both key and value.
+    /// Returns the message if the field `name` would be both key and value.
     #[cold]
     pub(super) fn same_field(&self, name: &str) -> String {
         let option = if self.key_field.is_empty() {
@@ -167,10 +167,10 @@ impl InputOptions {
     }
 }
 
-/// What was parsed, or why it cannot be.
+/// A parsed value, or why it cannot be parsed.
 pub(super) type Parsed<T> = Result<T, String>;
 
-/// An entry as it is read.
+/// A parsed entry.
 #[derive(Default)]
 pub(super) struct Entry {
     pub(super) key: Vec<u8>,
@@ -178,8 +178,8 @@ pub(super) struct Entry {
     pub(super) value: Vec<u8>,
 }
 
-/// Fails if `head`, with which the input begins, is that of a file that `gzip` wrote. Text does not begin so: the second byte
-/// begins no character.
+/// Fails if `head`, the start of the input, is that of a file by `gzip`. Text cannot begin like this: the second byte is not the start of a
+/// character.
 pub(super) fn check_no_gzip(head: &[u8]) -> io::Result<()> {
     let what =
         "compressed by gzip: decompress it first, as in `gzip -dc IN | leveltable build OUT`";

@@ -1,8 +1,8 @@
-//! Tables in object stores, which URLs name.
+//! Tables in object stores, addressed by URLs.
 //!
-//! The commands know tables as `leveltable::Table`, which reads by calls that block. An [`Object`] makes such a call of a request, so
-//! that every command reads an object as it reads a file. What reads much goes another way: [`rows`] walks a table as
-//! [`AsyncTable`] does, and [`download`] copies it to a file.
+//! The commands use tables as `leveltable::Table`, which reads with blocking calls. An [`Object`] turns a request into such a call,
+//! so that every command reads an object like a file. Large reads take another path: [`rows`] walks a table like [`AsyncTable`], and
+//! [`download`] copies it to a file.
 
 mod object;
 mod runtime;
@@ -40,8 +40,8 @@ pub(crate) fn source(path: &Path) -> leveltable::Result<Source> {
     Ok(Source::from(object(path)?).named(path))
 }
 
-/// Returns the object at the URL `path`, the same when called with the same URL again: commands look at a table several times, to
-/// see what it is, and in other orders.
+/// Returns the object at the URL `path`, the same if called with the same URL again: commands open a table several times, to find
+/// out what it is, and in other orders.
 fn object(path: &Path) -> leveltable::Result<Arc<Object>> {
     static LAST: Mutex<Option<(PathBuf, Arc<Object>)>> = Mutex::new(None);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,7 +85,7 @@ fn row(entry: leveltable::Result<Option<(Bytes, Bytes)>>) -> Option<leveltable::
     Some(entry.transpose()?.map(Row::from))
 }
 
-/// Returns the path of the file that `path` names, which may be a URL of a file.
+/// Returns the path of a file for `path`, which may be the URL of a file.
 pub(crate) fn file_at(path: &Path) -> Option<PathBuf> {
     if !is_url(path) {
         return Some(path.to_owned());
@@ -94,7 +94,7 @@ pub(crate) fn file_at(path: &Path) -> Option<PathBuf> {
     url.to_file_path().ok().filter(|_| url.scheme() == "file")
 }
 
-/// Returns the one name of the object at the URL `path`, which may have several.
+/// Returns the canonical name of the object at the URL `path`, which may have several.
 pub(crate) fn name_in_store(path: &Path) -> leveltable::Result<PathBuf> {
     let (store, object) = locate(path)?;
     Ok(format!("{store}/{object}").into())
@@ -106,7 +106,7 @@ mod tests {
 
     use super::name_in_store;
 
-    /// What keeps salvage from overwriting the damaged table.
+    /// This keeps salvage from overwriting the damaged table.
     #[test]
     fn one_object_has_many_names() {
         let name = |url: &str| name_in_store(Path::new(url)).unwrap();

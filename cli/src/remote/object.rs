@@ -1,4 +1,4 @@
-//! An object that a URL names, for calls that block, and for those that do not.
+//! An object at a URL, for blocking calls and for others.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -14,17 +14,17 @@ use leveltable_object_store::{ObjectSource, Version};
 use super::runtime::wait;
 use super::store::locate;
 
-/// Bytes of the object's end that come with its size: of most tables, all that opening reads.
+/// Number of bytes of the object's end that are read with its size: for most tables, all that opening reads.
 pub(super) const TAIL_LEN: u64 = 256 << 10;
 
-/// Bytes of each request of a download, and how many are on their way.
+/// Length of each request of a download, and the number of requests in flight.
 const STEP: u64 = 8 << 20;
 const MAX_IN_FLIGHT: usize = 4;
 
 /// An object whose end is read once.
 pub(super) struct Object {
     source: ObjectSource,
-    /// What the request for the end of the object came to: the tail, or that there is no object.
+    /// The response to the request for the end of the object: the tail, or that there is no object.
     tail: OnceLock<Option<Tail>>,
 }
 
@@ -43,7 +43,7 @@ impl Object {
         }
     }
 
-    /// The version of which the tail is.
+    /// The version of the tail.
     pub(super) fn version(&self) -> Option<Version> {
         self.source.version()
     }
@@ -75,7 +75,7 @@ impl Object {
         self.source.read_at(offset, len).await
     }
 
-    /// All of the object.
+    /// The whole object.
     pub(super) fn all(&self) -> io::Result<Bytes> {
         let len = usize::try_from(self.size()?).map_err(io::Error::other)?;
         wait(self.read(0, len))
@@ -123,7 +123,7 @@ impl AsyncReadAt for Object {
         self.source.name()
     }
 
-    /// Returns [`TAIL_LEN`] bytes, whatever is asked for: that is what tables are opened with.
+    /// Returns [`TAIL_LEN`] bytes, whatever is requested: tables are opened with these.
     fn read_tail(&self, _: u64) -> BoxFuture<'_, io::Result<Tail>> {
         Box::pin(async { Ok(self.tail().await?.clone()) })
     }

@@ -1,4 +1,4 @@
-//! The threads that requests run on, and how a command waits for them.
+//! The threads of requests, and how a command waits for them.
 
 use std::pin::pin;
 use std::process;
@@ -9,7 +9,7 @@ use tokio::runtime::{self, Runtime};
 
 use crate::output::complain;
 
-/// The threads that requests run on.
+/// The threads of requests.
 pub(super) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     let built = runtime::Builder::new_multi_thread()
         .worker_threads(2)

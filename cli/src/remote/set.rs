@@ -1,4 +1,4 @@
-//! Sets of tables, which are read and published as one.
+//! Sets of tables, which are read and published together.
 
 use std::iter;
 use std::ops::Bound;
@@ -27,7 +27,7 @@ use crate::place::check_url;
 use crate::row::{RowSource, Walk};
 use crate::set::{Set, Shard};
 
-/// A set that is open.
+/// An open set.
 struct OpenSet {
     set: TableSet,
     store: Arc<dyn ObjectStore>,
@@ -35,10 +35,10 @@ struct OpenSet {
     url: Option<Url>,
 }
 
-/// Most tables of a set that are copied at a time.
+/// Maximum number of tables of a set that are copied at a time.
 const MAX_COPIES: usize = 4;
 
-/// Opens the set whose manifest, and no table, is at `path`. `None` if there is nothing.
+/// Opens the set whose manifest is at `path`, unless a table is there. `None` if there is nothing.
 pub(crate) fn open_set(path: &Path) -> Result<Option<Box<dyn Set>>, Failure> {
     let (store, manifest) = locate(path)?;
     // Every block is read once.
@@ -46,7 +46,7 @@ pub(crate) fn open_set(path: &Path) -> Result<Option<Box<dyn Set>>, Failure> {
     let opened = if file_at(path).is_some() {
         wait(options.open(store.clone(), &manifest))
     } else {
-        // The end of the object, at least, was read before.
+        // At least the end of the object has been read before.
         let object = object(path)?;
         let read = object.all();
         read.map_err(|e| Error::io("reading the manifest", e))
@@ -101,7 +101,7 @@ impl Set for OpenSet {
                 .pinned_to(shard.version.clone())
                 .sized(shard.size)
                 .named(&name);
-            // Goes on while the copies before are used.
+            // Continues while earlier copies are used.
             let copy = RUNTIME.spawn(async move { Object::new(source).download(|_| {}).await });
             async move {
                 let copied = copy.await.unwrap_or_else(|e| Err(e.into()));
@@ -113,7 +113,7 @@ impl Set for OpenSet {
     }
 }
 
-/// Returns the record of a table in the store of this URL.
+/// Returns the tool's record of a table in the store at this URL.
 fn told(shard: &set::Shard, store: Option<&Url>) -> Shard {
     Shard {
         path: name_of(store, &shard.path),
@@ -127,7 +127,7 @@ fn told(shard: &set::Shard, store: Option<&Url>) -> Shard {
     }
 }
 
-/// Returns the table at `path` of the store, of which this record was made.
+/// Returns the table at `path` of the store that belongs to this record.
 fn as_told(shard: Shard, path: ObjectPath) -> set::Shard {
     set::Shard {
         path,
@@ -151,8 +151,8 @@ pub(crate) fn describe(path: &Path) -> leveltable::Result<Option<Shard>> {
     Ok(described.map(|shard| told(&shard, store_of(path, &object).as_ref())))
 }
 
-/// Makes the tables at `tables`, and those that were `described` before, one set, whose manifest appears at `manifest`, or replaces
-/// the one there by `force`. Returns them in the order of their keys.
+/// Publishes the tables at `tables`, and those `described` before, as one set, whose manifest appears at `manifest`, or with
+/// `force` replaces the one there. Returns them in the order of their keys.
 pub(crate) fn publish(
     manifest: &Path,
     tables: &[PathBuf],
@@ -211,7 +211,7 @@ pub(crate) fn publish(
     Ok(shards.map(|shard| told(shard, url.as_ref())).collect())
 }
 
-/// Returns `message` with the objects of `store` called by their names, as the user does.
+/// Returns `message` with the names of `store`'s objects replaced by those that the user gave.
 fn as_given(message: &str, store: &dyn ObjectStore, names: &[(ObjectPath, String)]) -> String {
     let prefix = format!("{store}/");
     let word = |word: &str| {
@@ -223,8 +223,8 @@ fn as_given(message: &str, store: &dyn ObjectStore, names: &[(ObjectPath, String
     message.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the URL of the store that holds `object`, which is at `path`: all that comes before the object's own path, since some
-/// URLs name the bucket in theirs. `None` for files, which are all in one store.
+/// Returns the URL of the store that holds `object`, which is at `path`: everything before the object's own path, since some
+/// URLs have the bucket in their path. `None` for files, which are all in one store.
 fn store_of(path: &Path, object: &ObjectPath) -> Option<Url> {
     let mut url = Url::parse(path.to_str()?).ok().filter(|_| is_url(path))?;
     if url.scheme() == "file" {
@@ -239,7 +239,8 @@ fn store_of(path: &Path, object: &ObjectPath) -> Option<Url> {
     Some(url)
 }
 
-/// Returns what lies under `directory` for at least `age` and no manifest there lists: names and sizes. Removes it if `delete`.
+/// Returns the names and sizes of objects under `directory` that are at least `age` old and that no manifest there lists. With
+/// `delete`, removes them.
 pub(crate) fn prune(
     directory: &Path,
     age: Duration,
@@ -257,7 +258,7 @@ pub(crate) fn prune(
     Ok(named.collect())
 }
 
-/// Returns the name of an object in `store`, as the tool takes it.
+/// Returns the name of an object in `store`, as the tool accepts it.
 fn name_of(store: Option<&Url>, object: &ObjectPath) -> String {
     let Some(mut url) = store.cloned() else {
         return format!("/{object}");
@@ -269,7 +270,7 @@ fn name_of(store: Option<&Url>, object: &ObjectPath) -> String {
             .pop_if_empty()
             .extend(names.map(|name| name.as_ref().to_owned()));
     }
-    // It could end a password, so the tool does not take it.
+    // An @ could end a password, so the tool does not accept it.
     let path = url.path().replace('@', "%40");
     url.set_path(&path);
     url.into()

@@ -1,4 +1,4 @@
-//! The store that a URL names, and the path in it.
+//! Finds the store and the path in it for a URL.
 
 use std::env;
 use std::fs;
@@ -23,12 +23,12 @@ use crate::path::is_url;
 /// A store, and a path in it.
 type Located = (Arc<dyn ObjectStore>, ObjectPath);
 
-/// Returns the store and the path in it of a URL, or of a file. The store repeats nothing: whoever reads does.
+/// Returns the store and the path in it for a URL, or for a file. The store does not retry: the reader does.
 pub(super) fn locate(path: &Path) -> leveltable::Result<Located> {
     locate_with(path, 0)
 }
 
-/// Returns the same, of a store that repeats a failed request up to `max_retries` times.
+/// Returns the same, with a store that retries a failed request up to `max_retries` times.
 pub(super) fn locate_with(path: &Path, max_retries: usize) -> leveltable::Result<Located> {
     let failed = |what: &dyn std::fmt::Display| {
         Error::new(ErrorKind::Unsupported, what.to_string()).at_path(path)
@@ -59,7 +59,7 @@ fn build(
         ..RetryConfig::default()
     };
     let failed = |e: object_store::Error| e.to_string();
-    // Variables say how to reach a store, and with which credentials.
+    // Environment variables say how to reach a store, and with which credentials.
     Ok(match scheme {
         ObjectStoreScheme::Local => files(),
         ObjectStoreScheme::AmazonS3 => {
@@ -79,7 +79,7 @@ fn build(
     })
 }
 
-/// Fails if nothing gives credentials for S3. Requests would find that out after half a minute.
+/// Fails if there are no credentials for S3. Requests would take half a minute to find that out.
 fn check_credentials() -> Result<(), String> {
     const GIVEN: [&str; 6] = [
         "AWS_ACCESS_KEY_ID",
@@ -92,7 +92,7 @@ fn check_credentials() -> Result<(), String> {
     if GIVEN.iter().any(|name| env::var_os(name).is_some()) {
         return Ok(());
     }
-    // A machine in Amazon's cloud has a role, which this address tells.
+    // A machine in Amazon's cloud has a role, which this address returns.
     let metadata = SocketAddr::from(([169, 254, 169, 254], 80));
     match TcpStream::connect_timeout(&metadata, Duration::from_secs(1)) {
         Ok(_) => Ok(()),
@@ -100,7 +100,7 @@ fn check_credentials() -> Result<(), String> {
     }
 }
 
-/// Returns the path of a file, which need not exist, from the root and without links and dots.
+/// Returns the absolute path of a file, which need not exist, without links and dots.
 fn resolve(path: &Path) -> io::Result<PathBuf> {
     if let Ok(path) = fs::canonicalize(path) {
         return Ok(path);
@@ -112,7 +112,8 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Returns the store of local files. They are on disk when the tool says that they are written, as those that it names without a URL.
+/// Returns the store of local files. They are on disk when the tool says that they are written, like files that are named without a
+/// URL.
 fn files() -> Arc<dyn ObjectStore> {
     Arc::new(LocalFileSystem::new().with_fsync(true))
 }

@@ -1,4 +1,4 @@
-//! Uploading a table, while it is built or from a file.
+//! Uploads a table, while it is built or from a file.
 
 use std::fs::File;
 use std::path::Path;
@@ -21,18 +21,18 @@ use crate::interrupt;
 use crate::output::complain;
 use crate::sort::Add;
 
-/// A table that appears in a store when it is finished, and never if it is aborted or the user ends the program before.
+/// A table that appears in a store when it is finished, and never if it is aborted or the user ends the program first.
 ///
-/// The thread that handles signals shares it with the one that builds.
+/// Shared by the thread that handles signals and the thread that builds.
 struct Upload {
     state: Mutex<State>,
-    /// Tells the thread that builds, which may wait for requests and hold the lock, to let go of it.
+    /// Tells the building thread, which may hold the lock while it waits for requests, to release it.
     stop: Notify,
 }
 
-/// How far the upload is.
+/// The state of the upload.
 struct State {
-    /// `None` if the upload is finished, has failed or was aborted, or is that of a file.
+    /// `None` if the upload is finished, has failed or was aborted, or is the upload of a file.
     builder: Option<Box<ObjectTableBuilder>>,
     is_there: bool,
 }
@@ -59,9 +59,9 @@ impl Upload {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Aborts the upload, if it is neither finished nor aborted. Returns `false` if the table is there.
+    /// Aborts the upload, unless it is finished or aborted already. Returns `false` if the table exists.
     fn abort(&self) -> bool {
-        // The lock is held until it is aborted, so that a signal does not end the program before.
+        // The lock is held until it is aborted, so that a signal does not end the program earlier.
         let mut state = self.lock();
         if let Some(builder) = state.builder.take()
             && let Err(e) = RUNTIME.block_on(builder.abort())
@@ -85,8 +85,8 @@ impl Upload {
         await_end(state)
     }
 
-    /// Makes the table appear by `work`. The lock is held until it is there, so that a signal ends the program before or after, and
-    /// not between.
+    /// Makes the table appear with `work`. The lock is held meanwhile, so that a signal ends the program before or after that, but
+    /// not during it.
     fn finish<T>(
         mut state: MutexGuard<'_, State>,
         work: impl Future<Output = Result<T>>,
@@ -106,7 +106,7 @@ impl Upload {
     }
 }
 
-/// Builds the table of the entries that `fill` adds, at `path`, a URL.
+/// Builds a table with the entries that `fill` adds, at `path`, a URL.
 pub(crate) fn write(
     options: &WriteOptions,
     path: &Path,
@@ -129,7 +129,7 @@ pub(crate) fn write(
     written
 }
 
-/// Uploads the table in `file` to `path`, a URL. It appears as a whole, or not at all if the user ends the program before.
+/// Uploads the table in `file` to `path`, a URL. It appears complete, or not at all if the user ends the program first.
 pub(crate) fn upload(file: &File, path: &Path, force: bool) -> Result<()> {
     let (store, object, to) = destination(path, force)?;
     let upload = Upload::start(None);
@@ -137,15 +137,15 @@ pub(crate) fn upload(file: &File, path: &Path, force: bool) -> Result<()> {
     Upload::finish(upload.lock(), to.upload(store, object, &file)).map(drop)
 }
 
-/// Returns where and how a table is uploaded to `path`. Fails if there is an object, before anything is sent; whether it may be
-/// replaced is decided when it is written.
+/// Returns the destination and the options of an upload to `path`. Fails if an object exists, before anything is sent; whether
+/// it may be replaced is decided when it is written.
 fn destination(
     path: &Path,
     force: bool,
 ) -> Result<(Arc<dyn ObjectStore>, ObjectPath, UploadOptions)> {
-    // Here the store alone repeats what fails.
+    // Here only the store retries.
     let (store, object) = locate_with(path, 3)?;
-    // Whether it can be written at all is seen then.
+    // Other errors show when it is written.
     if !force && wait(store.head(&object)).is_ok() {
         let error = io::Error::new(io::ErrorKind::AlreadyExists, "there is an object already");
         return Err(Error::io("looking for an object that is there", error).at_path(path));
@@ -154,7 +154,7 @@ fn destination(
     Ok((store, object, options.named(path.to_string_lossy())))
 }
 
-/// A file of which nothing more can be read once the user ends the program, so that its upload is aborted.
+/// A file that cannot be read any more once the user ends the program, so that its upload is aborted.
 struct UntilInterrupted<'a>(&'a File);
 
 impl ReadAt for UntilInterrupted<'_> {
@@ -170,7 +170,7 @@ impl ReadAt for UntilInterrupted<'_> {
     }
 }
 
-/// Waits until the thread that handles signals, which may need what is locked, ends the program.
+/// Waits until the thread that handles signals, which may need the lock, ends the program.
 fn await_end(locked: MutexGuard<'_, State>) -> ! {
     drop(locked);
     loop {

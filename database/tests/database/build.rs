@@ -92,7 +92,7 @@ fn versions_are_taken_from_any_source_of_stored_keys() {
     let error = builder.extend_versions(plain).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidState);
     assert!(
-        error.to_string().contains("\"c\" is no internal key"),
+        error.to_string().contains("\"c\" is not an internal key"),
         "{error}"
     );
     let built = builder.finish().unwrap();
@@ -399,12 +399,18 @@ fn an_error_at_any_step_leaves_no_database_and_names_file_and_step() {
             .take_while(|step| *step != "listing" && !step.starts_with("opening"))
             .count()
     );
-    for (step, what) in steps[..published + 2].iter().enumerate() {
+    for step in 0..published + 2 {
         for kind in [io::ErrorKind::StorageFull, io::ErrorKind::Other] {
             let memory = Memory::new("new").failing_at(step, Fault::Error(kind));
             let error = build_in_memory(&memory, &model).unwrap_err();
+            // A table is synced while the next one is written: in which order, differs from run to run.
+            let steps = memory.steps();
+            let (what, after) = (&steps[step], &steps[step + 1..]);
             assert_eq!(memory.is_published(), step > published, "{what}");
-            assert_eq!(memory.steps().len(), step + 1, "it goes on after {what}");
+            let is_beside = |other: &String| other.ends_with(".ldb") && what.ends_with(".ldb");
+            assert!(after.iter().all(is_beside), "it goes on after {what}");
+            let creates = after.iter().filter(|other| other.starts_with("creating"));
+            assert!(creates.count() <= 1, "it goes on after {what}: {after:?}");
             let message = error.to_string();
             let file = what
                 .split(' ')
@@ -418,7 +424,9 @@ fn an_error_at_any_step_leaves_no_database_and_names_file_and_step() {
             assert_eq!(io::Error::from(error).kind(), kind, "{what}");
         }
         let short = Memory::new("new").failing_at(step, Fault::Short);
-        match build_in_memory(&short, &model) {
+        let built = build_in_memory(&short, &model);
+        let what = &short.steps()[step];
+        match built {
             // A short write is continued.
             Ok(_) => assert_eq!(
                 (short.files(), what.starts_with("writing")),

@@ -1,11 +1,12 @@
-//! Why a set was not published.
+//! The error of publishing a set.
 
 use std::error::Error;
 use std::fmt;
 
 use object_store::path::Path;
 
-/// Why a set was not published. It may have the engine's [`Error`](leveltable::Error) as its [`source`](Error::source).
+/// The error of publishing a set. It may have the engine's [`Error`](leveltable::Error) as its
+/// [`source`](Error::source).
 #[derive(Debug)]
 pub struct PublishError {
     kind: PublishErrorKind,
@@ -17,18 +18,18 @@ pub struct PublishError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PublishErrorKind {
-    /// Another publisher has replaced what was to be replaced, or was the first. Nothing was published.
+    /// Another publisher has replaced the set to be replaced, or was the first. Nothing was published.
     Conflict,
     /// Two shards have keys in common. Nothing was published.
     Overlap,
-    /// A shard is missing, is no sound table in bytewise order, was replaced since it was described, or does not lie under the
-    /// directory of the manifest. Nothing was published.
+    /// A shard is missing, is not a sound table in bytewise order, was replaced since it was described, or does not lie under
+    /// the directory of the manifest. Nothing was published.
     Shard,
     /// The store cannot create an object on a condition. Nothing was published.
     Unsupported,
-    /// A request failed before the one that publishes, or that one is not permitted. Nothing was published.
+    /// A request before the publishing one failed, or the publishing one is not permitted. Nothing was published.
     Io,
-    /// The request that publishes failed, and so did finding out what came of it: the set may have been published, or may yet be.
+    /// The request that publishes failed, and so did finding out its outcome: the set may have been published, or may yet be.
     /// Read the manifest.
     Unconfirmed,
 }
@@ -43,14 +44,14 @@ impl PublishError {
         }
     }
 
-    /// The manifest at `path` was not published, since what is there is not what was to be replaced.
+    /// The manifest at `path` was not published, because it is not that of the set to be replaced.
     pub(super) fn conflict(path: &Path) -> PublishError {
         let why = "what is there is not what was to be replaced";
         let message = format!("{path} was not published: {why}");
         PublishError::new(PublishErrorKind::Conflict, message)
     }
 
-    /// It was not published for this reason, of which the kind is told.
+    /// It was not published for this reason, which decides the kind of error.
     pub(super) fn not_published(path: &Path, error: impl Into<std::io::Error>) -> PublishError {
         let error = error.into();
         let (kind, why) = match error.kind() {

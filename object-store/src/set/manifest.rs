@@ -15,25 +15,25 @@ const HISTORY: &str = "leveltable.set.history";
 /// The version of the format that this crate writes and reads.
 const VERSION: &[u8] = b"1";
 
-/// Most ids that a history has.
+/// Maximum number of ids in a history.
 const MAX_HISTORY: usize = 64;
 
-/// Most bytes of a manifest: it is read as a whole. A million shards take some 100 MB.
+/// Maximum size of a manifest, which is read as a whole. A million shards take some 100 MB.
 pub(super) const MAX_LEN: u64 = 1 << 30;
 
 /// The random number of a publication.
 pub(super) type Id = [u8; 16];
 
-/// Which publication a manifest is, and of which ones it is the successor.
+/// Identifies a publication and its predecessors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Lineage {
     pub(super) id: Id,
-    /// The latest first.
+    /// The ids, the latest first.
     history: Vec<Id>,
 }
 
 impl Lineage {
-    /// That of a new publication with the random number `id`, which replaces `previous`.
+    /// The lineage of a new publication with the random number `id`, which replaces `previous`.
     pub(super) fn new(id: Id, previous: Option<&Lineage>) -> Lineage {
         let before = previous.iter().flat_map(|previous| {
             let before = previous.history.iter();
@@ -45,18 +45,18 @@ impl Lineage {
         }
     }
 
-    /// Whether the publication `id` is one of those before.
+    /// Whether the publication `id` is a predecessor.
     pub(super) fn follows(&self, id: &Id) -> bool {
         self.history.contains(id)
     }
 
-    /// Whether all publications before are in the history, since there were so few.
+    /// Whether the history contains all predecessors, because there are few.
     pub(super) fn is_complete(&self) -> bool {
         self.history.len() < MAX_HISTORY
     }
 }
 
-/// What a manifest says.
+/// The contents of a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Manifest {
     pub(super) lineage: Lineage,
@@ -65,7 +65,7 @@ pub(super) struct Manifest {
 }
 
 impl Manifest {
-    /// The table, for the path `path`, under whose directory all shards lie.
+    /// The table for the path `path`, under whose directory all shards must lie.
     pub(super) fn encode(&self, path: &Path) -> Result<Bytes> {
         let directory = directory_of(path);
         let mut builder = WriteOptions::new().no_filter().build(Vec::new());
@@ -86,7 +86,7 @@ impl Manifest {
         Ok(file.into())
     }
 
-    /// Decodes the manifest at `path`, which anybody may have written.
+    /// Decodes the manifest at `path`, which is untrusted.
     pub(super) fn decode(file: Bytes, path: &Path) -> Result<Manifest> {
         let name = std::path::Path::new(path.as_ref());
         Manifest::decode_unnamed(file, path).map_err(|error| error.at_path(name))
@@ -124,7 +124,7 @@ impl Manifest {
     }
 }
 
-/// Returns the shards of the set whose manifest is at `manifest` in a local directory, by calls that block: for a program without a
+/// Returns the shards of the set whose manifest is at `manifest` in a local directory, with blocking calls: for a program without a
 /// runtime. The paths of the shards are relative to the directory of the manifest.
 ///
 /// ```
@@ -140,11 +140,12 @@ impl Manifest {
 /// # }
 /// ```
 ///
-/// A program that looks up many keys keeps the tables open.
+/// A program that looks up many keys should keep the tables open.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Io`] if it cannot be read; those of [`SetOptions::open`](super::SetOptions::open) for what is no manifest.
+/// [`ErrorKind::Io`] if it cannot be read; errors of [`SetOptions::open`](super::SetOptions::open) if it is not a
+/// manifest.
 pub fn read_local(manifest: &std::path::Path) -> Result<Vec<Shard>> {
     let failed = |error| Error::io("reading the manifest", error).at_path(manifest);
     let entries = std::fs::read_dir(manifest).map_err(failed)?;
@@ -161,7 +162,7 @@ pub fn read_local(manifest: &std::path::Path) -> Result<Vec<Shard>> {
     Ok(decoded.map_err(|error| error.at_path(&path))?.shards)
 }
 
-/// What the properties say, or the error that it is no manifest.
+/// The lineage in the properties, or the error that this is not a manifest.
 fn lineage_of(table: &Table) -> Result<Lineage> {
     let property = |name| {
         table

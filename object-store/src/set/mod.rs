@@ -1,8 +1,8 @@
 //! Sets: many tables that read like one, and are replaced as one.
 //!
-//! A *shard* is a table, with keys that no other shard of the set has between its first and its last. A *manifest* lists the shards.
-//! Any engine may build the shards, on many machines; then one of them publishes the manifest. Readers see the set that was
-//! there before or the new one, never a mixture.
+//! A *shard* is a table; no other shard of the set has keys between its first and its last. A *manifest* lists the shards. Any
+//! engine may build the shards, on many machines; then one of them publishes the manifest. Readers see the earlier set or the new
+//! one, never a mixture.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -21,7 +21,7 @@
 //!     builder.finish().await?;
 //! }
 //! let manifest = Path::from("fruit/manifest");
-//! publish(store.clone(), &manifest, &shards, None).await?; // None: there is none yet
+//! publish(store.clone(), &manifest, &shards, None).await?; // None: there is no earlier set
 //!
 //! let set = TableSet::open(store.clone(), &manifest).await?;
 //! assert_eq!(set.get("banana").await?.as_deref(), Some(&b"a value"[..]));
@@ -31,7 +31,7 @@
 //!     println!("{} is {}", key.escape_ascii(), value.escape_ascii());
 //! }
 //!
-//! // The next set replaces the one that was read. If another publisher has replaced it meanwhile, this is an error.
+//! // Replaces the set that was read. It is an error if another publisher has replaced it meanwhile.
 //! publish(store, &manifest, &shards[..1], Some(set.version())).await?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # };
@@ -44,64 +44,64 @@
 //! | | requests |
 //! |---|---|
 //! | opening a set | one for the manifest, which is read as a whole |
-//! | [`refresh`](TableSet::refresh) | one, with which nothing comes if the manifest is still the same; a local directory is listed |
+//! | [`refresh`](TableSet::refresh) | one, whose response is empty if the manifest is unchanged; a local directory is listed |
 //! | a key between shards | none |
-//! | a key of a shard that is not open | one for the last 64 KiB of the shard; of a table without pieces, for all after its data; then as of an open one |
-//! | a key of an open shard | as of an [`AsyncTable`](leveltable::remote::AsyncTable): none if the filter excludes it or the block is in the cache, otherwise one; the first keys need pieces of filter and index, too |
-//! | [`get_many`](TableSet::get_many) | as of a table; 32 shards at the same time |
-//! | a walk | as of a table; the next shard is opened ahead once as many bytes were returned as half of a shard has |
+//! | a key of a shard that is not open | one for the last 64 KiB of the shard; for a table without pieces, for everything after its data; then as for an open one |
+//! | a key of an open shard | as for an [`AsyncTable`](leveltable::remote::AsyncTable): none if the filter excludes it or the block is in the cache, otherwise one; the first keys also need pieces of filter and index |
+//! | [`get_many`](TableSet::get_many) | as for a table; 32 shards at the same time |
+//! | a walk | as for a table; the next shard is opened ahead after half of the bytes of a shard were returned |
 //! | [`publish`] | one for each shard, two if it has no pieces, one for the manifest; the first publication makes four more to learn what the store can do |
 //!
-//! A set has at most 64 requests for its tables on their way at a time; see [`SetOptions::max_requests`].
+//! A set has at most 64 requests for its tables in flight; see [`SetOptions::max_requests`].
 //!
-//! Each shard is read in the version that the manifest names, by the object's ETag or version. One that was replaced or removed
-//! is an error of the kind [`Replaced`](leveltable::ErrorKind::Replaced): reopen the set. So a publication does not disturb
-//! readers of the one before as long as its shards are kept; remove them when no reader can be left, and write new shards under
-//! new names.
+//! Each shard is read in the version that the manifest names, by the object's ETag or version. A shard that was replaced or
+//! removed is an error of kind [`Replaced`](leveltable::ErrorKind::Replaced): reopen the set. So a publication does not disturb
+//! readers of the earlier set as long as its shards are kept; remove them when no reader can be left, and write new shards
+//! under new names.
 //!
 //! # Publishing
 //!
-//! The manifest is written after all shards, by one request that has an effect only if the manifest is still the one that was to be
+//! The manifest is written after all shards, by one request that only has an effect if the manifest is still the one to be
 //! replaced, or if there still is none. Of several publishers, one wins, and the others get a
-//! [`Conflict`](PublishErrorKind::Conflict). One that is killed, at whatever request, leaves the earlier set or the new one.
+//! [`Conflict`](PublishErrorKind::Conflict). A publisher that is killed, at whatever request, leaves the earlier set or the new
+//! one.
 //!
-//! A reply may be lost, and clients repeat requests by themselves, so an answer that the condition is not met may mean that the
-//! first request has met it. The manifest is then read back. It carries a random number, by which its publisher knows it
-//! again, and the numbers of the publications before, which tell the publisher if others have replaced it since. If the earlier
-//! manifest is still there, the request is made again. Only if the manifest is gone, or cannot be read back, or no attempt
-//! succeeds, the outcome is [`Unconfirmed`](PublishErrorKind::Unconfirmed).
+//! A response may be lost, and clients repeat requests, so a response that the condition is not met may mean that the first
+//! request was successful. The manifest is then read. It contains a random number, by which its publisher recognises it, and
+//! the numbers of its predecessors, which tell the publisher if others have replaced it since. If the earlier manifest is still
+//! there, the request is repeated. Only if the manifest is gone, or cannot be read, or no attempt succeeds, the outcome is
+//! [`Unconfirmed`](PublishErrorKind::Unconfirmed).
 //!
-//! A store that ignores conditions is refused. The first publication asks it to replace an object that does not exist, then to create
-//! it twice, and deletes it. Its path is the manifest's with the random number and `.probe` appended. A publisher that is killed
-//! meanwhile, or may not delete, leaves it there, empty.
+//! A store that ignores conditions is rejected. The first publication asks it to replace an object that does not exist, then to
+//! create the object twice, and deletes it. Its path is the manifest's with the random number and `.probe` appended. A publisher that
+//! is killed meanwhile, or has no permission to delete, leaves it there, empty.
 //!
 //! # Directories
 //!
-//! A directory, by `object_store`'s `LocalFileSystem`, cannot replace a file on a condition, but it can create one on the condition
-//! that there is none (by a hard link). There, and in any other store that can do no more, the manifest's path is a directory of
-//! numbered manifests, `0000000001` and so on, and the highest number is the current one. Whoever replaces number 7 creates
-//! number 8, which one publisher can. Opening takes two requests more. A publisher that is killed leaves at most a temporary
-//! file, which is not listed.
+//! A directory, through `object_store`'s `LocalFileSystem`, cannot replace a file on a condition, but it can create one on the
+//! condition that there is none (by a hard link). There, and in any other store with this limit, the manifest's path is a directory
+//! of numbered manifests, `0000000001` and so on, and the highest number is the current one. To replace number 7, a publisher
+//! creates number 8, and only one publisher can. Opening takes two more requests. A publisher that is killed leaves at most a
+//! temporary file, which is not listed.
 //!
 //! A loss of power may leave the last manifest empty, or its shards, since `LocalFileSystem` syncs nothing by default: use
 //! `LocalFileSystem::with_fsync(true)`. A set whose last manifest is empty cannot be opened or replaced, and the error says which
 //! file to remove.
 //!
 //! Earlier manifests stay. To reclaim their space, truncate all but the last. Do not delete them: a late publisher that has read
-//! the one before could create the deleted number again, and would take itself for the winner.
+//! the manifest before could create the deleted number again, and believe that it has succeeded.
 //!
 //! # Pruning
 //!
-//! Tables that no manifest lists are nobody's: those of attempts that failed, and of sets that were replaced. [`SetOptions::prune`]
-//! removes them. It reads every manifest under a directory, so it must be given the directory of all manifests that may list a
-//! table there.
+//! Some tables are listed by no manifest: those of failed attempts, and of replaced sets. [`SetOptions::prune`] removes them. It
+//! reads every manifest under a directory, so it must be given the directory of all manifests that may list a table there.
 //!
 //! A set cannot be copied to another place by copying its objects, since the copies have other ETags. Publish it there.
 //!
 //! # The manifest's bytes
 //!
-//! A table in bytewise order, without a filter, and like any other: tools that read tables show it. What makes it a manifest are
-//! three [properties of the user](leveltable::TableBuilder::property):
+//! A table in bytewise order, without a filter, and otherwise ordinary: tools that read tables show it. Three [properties of the
+//! application](leveltable::TableBuilder::property) mark it as a manifest:
 //!
 //! ```text
 //! leveltable.set          version of this format: the text "1"
@@ -128,7 +128,7 @@
 //! ```
 //!
 //! All shards lie under the directory of the manifest. A reader ignores tags from 64 on that it does not know. Other unknown tags
-//! stand for something that must not be ignored, and the manifest is refused.
+//! stand for something that must not be ignored, and the manifest is rejected.
 //!
 //! For example, the record of the shard `a/0.ldb` with the keys from `apple` to `fig`, of 300 bytes, of which the last 44 are read
 //! to open it:
@@ -172,7 +172,7 @@ pub use range::SetRange;
 pub use record::Shard;
 pub use table_set::TableSet;
 
-/// Most tables that a call reads or looks at at the same time.
+/// Maximum number of tables that a call reads or checks at the same time.
 const MAX_AT_A_TIME: usize = 32;
 
 /// The results of `work` for each of `items`, in any order.
@@ -193,7 +193,7 @@ where
         .boxed()
 }
 
-/// How a set is opened and published.
+/// Options for opening and publishing a set.
 ///
 /// ```no_run
 /// # use std::sync::Arc;
@@ -230,7 +230,7 @@ impl Default for SetOptions {
 }
 
 impl SetOptions {
-    /// Tables are opened with [`OpenOptions::new`], and 64 of them stay open, of at most 128 MiB.
+    /// Tables are opened with [`OpenOptions::new`], and 64 of them stay open, with at most 128 MiB.
     pub fn new() -> SetOptions {
         SetOptions {
             tables: OpenOptions::new(),
@@ -241,39 +241,39 @@ impl SetOptions {
         }
     }
 
-    /// How the tables are opened, such as with a cache of their own. By default as by [`OpenOptions::new`].
+    /// Options for opening the tables, such as a separate cache. The default is [`OpenOptions::new`].
     pub fn tables(mut self, options: OpenOptions) -> SetOptions {
         self.tables = options;
         self
     }
 
-    /// How many tables stay open, at least one, and 64 by default. The one that was not used for longest is closed. An open table keeps the pieces of
-    /// its filter and its index that were needed so far; see [`AsyncTable::weight`](leveltable::remote::AsyncTable::weight).
+    /// Maximum number of open tables, at least one, and 64 by default. The least recently used one is closed. An open table keeps the
+    /// pieces of its filter and its index that are loaded; see [`AsyncTable::weight`](leveltable::remote::AsyncTable::weight).
     pub fn max_open(mut self, tables: usize) -> SetOptions {
         self.max_open = tables;
         self
     }
 
-    /// How many bytes of memory the open tables take at most, blocks apart: 128 MiB by default. Beyond, those that were not used for
-    /// longest are closed, but never the last.
+    /// Maximum memory of the open tables in bytes, without blocks: 128 MiB by default. Beyond that, the least recently used are
+    /// closed, but never the last.
     pub fn max_bytes(mut self, bytes: u64) -> SetOptions {
         self.max_bytes = bytes;
         self
     }
 
-    /// How many requests for the tables of a set may be on their way at once, 64 by default. Others wait for their turn.
+    /// Maximum number of requests in flight for the tables of a set, 64 by default. Others wait for their turn.
     pub fn max_requests(mut self, requests: usize) -> SetOptions {
         self.max_requests = requests;
         self
     }
 
-    /// How long a request may take; by default as [`Timeouts`] says.
+    /// How long a request may take; the default is that of [`Timeouts`].
     pub fn timeouts(mut self, timeouts: Timeouts) -> SetOptions {
         self.patience.timeouts = timeouts;
         self
     }
 
-    /// How often a request that failed is made again; by default as [`Retries`] says.
+    /// How often a failed request is retried; the default is that of [`Retries`].
     pub fn retries(mut self, retries: Retries) -> SetOptions {
         self.patience.retries = retries;
         self

@@ -1,4 +1,4 @@
-//! Where the current manifest lies, and replacing it by one conditional request. The [module](super) says how.
+//! Finds the current manifest, and replaces it by one conditional request. The [module](super) describes how.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::Version;
 use crate::attempts::{Failure, Patience, within};
 use crate::source::{UNKNOWN, collect, version_of};
 
-/// Where a manifest lies, and in which version.
+/// Where a manifest is, and its version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
     /// At the path itself: an object of this version, which is [`UNKNOWN`] if it was not learned.
@@ -23,13 +23,13 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// Whether enough is known to replace what lies here.
+    /// Whether enough is known to replace the manifest.
     pub(super) fn is_known(&self) -> bool {
         *self != Place::Object(UNKNOWN)
     }
 }
 
-/// A store, and how long its requests may take.
+/// A store, with the time limits of its requests.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
     pub(super) store: Arc<dyn ObjectStore>,
@@ -37,15 +37,15 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// The current manifest, and where it lies.
+    /// The current manifest, and its place.
     pub(super) async fn current(&self, path: &Path) -> leveltable::Result<(Manifest, Place)> {
         let read = self.read(path, None).await?;
-        // Nobody asked whether it is modified.
+        // Cannot happen: the request had no condition.
         read.ok_or_else(|| io::Error::other("the manifest is not modified").into())
     }
 
-    /// The current manifest, and where it lies; `None` if it is the one that is `known` to lie somewhere. One request if it is an object at the path, and one if it is
-    /// the same.
+    /// The current manifest, and its place; `None` if it is the one that is `known`. One request if it is an object at the path, and one if
+    /// it is unchanged.
     pub(super) async fn read(
         &self,
         path: &Path,
@@ -59,7 +59,7 @@ impl Client {
         found.map(decode).transpose()
     }
 
-    /// The bytes of the current manifest, and where it lies; `None` if it is the one that is `known`.
+    /// The bytes of the current manifest, and its place; `None` if it is the one that is `known`.
     pub(super) async fn find(
         &self,
         path: &Path,
@@ -71,7 +71,7 @@ impl Client {
             None => (None, None),
         };
         if last.is_none() {
-            // No condition matches a weak one.
+            // A weak ETag never matches a condition.
             let e_tag = e_tag.filter(|e_tag| !e_tag.starts_with("W/"));
             match self.get(path, e_tag).await {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -104,7 +104,7 @@ impl Client {
         Err(io::Error::new(io::ErrorKind::InvalidData, why))
     }
 
-    /// All of an object, unless it has the ETag `known`.
+    /// The whole object, unless it has the ETag `known`.
     async fn get(&self, path: &Path, known: Option<&str>) -> io::Result<Option<(Bytes, Version)>> {
         let request = || async {
             let options = GetOptions {
@@ -126,7 +126,7 @@ impl Client {
                 let why = format!("{size} bytes are too many for a manifest");
                 return Err(io::Error::new(io::ErrorKind::InvalidData, why));
             }
-            // Only now is it known how long it may take.
+            // The size, and so the time limit, is known only now.
             let deadline = self.patience.timeouts.of(size);
             match within(deadline, collect(response, 0..size)).await {
                 Ok(bytes) => return Ok(Some((bytes, version))),
@@ -146,10 +146,11 @@ impl Client {
         numbers.max().ok_or_else(none)
     }
 
-    /// What the first manifest at `path` replaces: asks the store which conditions it knows, and whether it keeps to them.
+    /// The place that the first manifest at `path` replaces: asks the store which conditions it supports, and whether it
+    /// keeps to them.
     ///
-    /// Asks with an object of the publication `id` alone, since another publisher could delete a common one in between. An empty
-    /// object is left if it cannot be deleted.
+    /// Uses an object that belongs to the publication `id` alone, since another publisher could delete a common one in between.
+    /// An empty object is left if it cannot be deleted.
     pub(super) async fn before_first(&self, path: &Path, id: &Id) -> io::Result<Option<Place>> {
         let id = u128::from_be_bytes(*id);
         let probe = Path::from(format!("{path}.{id:032x}.probe"));
@@ -158,9 +159,9 @@ impl Client {
         before
     }
 
-    /// Asks the store which conditions it knows, by an object that does not exist.
+    /// Asks the store which conditions it supports, with an object that does not exist.
     async fn probe(&self, probe: &Path) -> io::Result<Option<Place>> {
-        // A version that it cannot have.
+        // A version that the object cannot have.
         let version = Version {
             e_tag: Some("\"leveltable-probe\"".into()),
             version: Some("1".into()),
@@ -186,8 +187,8 @@ impl Client {
         lax()
     }
 
-    /// Writes an empty object on a condition. Returns the answer: that it was written, that the condition is not met, or that the store
-    /// knows no such condition.
+    /// Writes an empty object on a condition. Returns the outcome: it was written, the condition is not met, or the store does not
+    /// support the condition.
     async fn ask(&self, path: &Path, mode: PutMode) -> io::Result<Result<(), Failure>> {
         let request = || async {
             match self.put_at(path, PutPayload::new(), mode.clone()).await {
@@ -198,7 +199,8 @@ impl Client {
         self.patience.attempts(0, request).await
     }
 
-    /// Writes the manifest on the condition that what is there is what it replaces, or nothing: one request, made once.
+    /// Writes the manifest on the condition that what it replaces is still there, or that nothing is: one request, made
+    /// once.
     pub(super) async fn put(
         &self,
         path: &Path,
@@ -208,7 +210,7 @@ impl Client {
         let payload = PutPayload::from(manifest.clone());
         let mode = match replaced {
             Some(Place::Numbered(number)) => {
-                // The highest number is there, so that it cannot be created.
+                // The highest number exists, so it cannot be created.
                 let number = number.saturating_add(1);
                 let path = numbered(path, number);
                 self.put_at(&path, payload, PutMode::Create).await?;
@@ -236,7 +238,7 @@ fn numbered(path: &Path, number: u64) -> Path {
     path.clone().join(format!("{number:010}"))
 }
 
-/// Whether there is no such object.
+/// Whether the object does not exist.
 pub(super) fn is_not_found(error: &leveltable::Error) -> bool {
     let cause = error.io_error();
     cause.is_some_and(|error| error.kind() == io::ErrorKind::NotFound)

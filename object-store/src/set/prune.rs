@@ -1,4 +1,4 @@
-//! What lies under a directory, and no set lists any more.
+//! Finds objects under a directory that no set lists any more.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -17,31 +17,31 @@ use super::record::number_of;
 use super::{MAX_AT_A_TIME, SetOptions, each};
 use crate::attempts::Failure;
 
-/// What tables end with.
+/// The last bytes of every table.
 const MAGIC: [u8; 8] = 0xdb47_7524_8b80_fb57_u64.to_le_bytes();
 
-/// What an object is.
+/// The kind of an object.
 enum Kind {
     /// A table that could be a shard.
     Table,
     Manifest(Manifest),
-    /// Anything else, or gone since it was listed.
+    /// Anything else, or an object that has disappeared since it was listed.
     Other,
 }
 
 impl SetOptions {
     /// Returns the tables under `directory` that no manifest under it lists, and the probes that publishers left there, if they were
-    /// last changed at least `age` ago.
+    /// last modified at least `age` ago.
     ///
     /// Lists the directory, and reads the end of each object that is not listed by a manifest, since any of them may be one. Of the
-    /// numbered manifests of a local directory, the highest counts.
+    /// numbered manifests in a local directory, the highest counts.
     ///
-    /// `age` must be longer than any table takes from its build to its publication, with what the clocks of this machine and
-    /// of the store differ by. A set that is still read after it was replaced loses its tables.
+    /// `age` must be longer than any table waits for its publication from the start of its build, plus the difference
+    /// between the clocks of this machine and of the store. A set that is still read after it was replaced loses its tables.
     ///
     /// # Errors
     ///
-    /// If an object cannot be read, or is a damaged table, which may be a manifest; if a manifest lists a table that does not lie under
+    /// Fails if an object cannot be read, or is a damaged table, which may be a manifest; if a manifest lists a table outside of
     /// `directory`; [`NotFound`](io::ErrorKind::NotFound) if there is no manifest.
     pub async fn unlisted(
         &self,
@@ -96,12 +96,13 @@ impl SetOptions {
         Ok(unlisted)
     }
 
-    /// Removes what [`unlisted`](SetOptions::unlisted) returns, and returns it. Looks twice, and removes what was unlisted both times:
-    /// while the one manifest was read, a table may have come from there to another.
+    /// Removes the objects that [`unlisted`](SetOptions::unlisted) returns, and returns them. Lists twice, and removes what was
+    /// unlisted both times: while one manifest was read, a table may have moved from it to another.
     ///
     /// # Errors
     ///
-    /// As [`unlisted`](SetOptions::unlisted); and if an object could not be removed. Some then are.
+    /// Same as [`unlisted`](SetOptions::unlisted); also fails if an object could not be removed. Others may have been
+    /// removed by then.
     pub async fn prune(
         &self,
         store: &Arc<dyn ObjectStore>,
@@ -118,7 +119,7 @@ impl SetOptions {
         let mut removed = store.delete_stream(stream::iter(paths).boxed());
         while let Some(removal) = removed.next().await {
             match removal {
-                // Somebody else has removed it.
+                // Somebody else has removed it already.
                 Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
                 Err(error) => {
                     let error = Error::io("removing a table", Failure::from(error).error);
@@ -129,7 +130,7 @@ impl SetOptions {
         Ok(unlisted)
     }
 
-    /// What the object at `location` is, which would be the manifest of the set at `path`.
+    /// The kind of the object at `location`, which would be the manifest of the set at `path`.
     async fn kind(
         &self,
         store: &Arc<dyn ObjectStore>,
@@ -141,9 +142,9 @@ impl SetOptions {
         let is_manifest = match opened.await {
             Ok(table) => table.properties().is_some_and(|p| p.user(FORMAT).is_some()),
             Err(error) => match error.kind() {
-                // Replaced while it was opened, as manifests are.
+                // Replaced while it was opened, as only manifests are.
                 ErrorKind::Replaced => true,
-                // A manifest whose end is damaged is one that nobody can read.
+                // A manifest with a damaged end cannot be read by anybody.
                 ErrorKind::NotATable => {
                     let end = source().read_tail(MAGIC.len() as u64).await;
                     return match end {
@@ -170,10 +171,10 @@ impl SetOptions {
     }
 }
 
-/// What must be looked at, each with the path of the manifest that it would be, and the probes.
+/// The objects to examine, each with the path of the manifest that it would be, and the probes.
 fn sort(objects: Vec<ObjectMeta>) -> (Vec<(Path, ObjectMeta)>, Vec<ObjectMeta>) {
     let (mut pending, mut probes) = (Vec::new(), Vec::new());
-    // Numbered manifests, by where they lie.
+    // Numbered manifests, by their directories.
     let mut numbered: HashMap<Path, BTreeMap<u64, ObjectMeta>> = HashMap::new();
     for object in objects {
         if object.size == 0 && object.location.as_ref().ends_with(".probe") {
@@ -187,7 +188,7 @@ fn sort(objects: Vec<ObjectMeta>) -> (Vec<(Path, ObjectMeta)>, Vec<ObjectMeta>) 
     for (path, mut manifests) in numbered {
         pending.extend(manifests.pop_last().map(|(_, last)| (path, last)));
     }
-    // Manifests seldom have a table's name, and the first of them spares reading the tables.
+    // Manifests rarely have a table's name, and finding one first saves reading the tables.
     pending.sort_by_key(|(_, object)| {
         let extension = object.location.extension();
         (matches!(extension, Some("ldb" | "sst")), object.size)

@@ -1,4 +1,4 @@
-//! Publishing a set: describing its shards, then replacing the manifest.
+//! Publishes a set: describes its shards, then replaces the manifest.
 
 use std::fmt;
 use std::io;
@@ -20,14 +20,14 @@ use super::{SetOptions, each};
 use crate::source::{UNKNOWN, is_same, version_of};
 use crate::upload::LEAST_TAIL;
 
-/// Which publication of a set is meant: what [`publish`] is to replace.
+/// Identifies a publication of a set, for [`publish`] to replace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetVersion {
     pub(super) lineage: Lineage,
     pub(super) place: Place,
 }
 
-/// The random number of the publication, in hexadecimal.
+/// Shows the random number of the publication, in hexadecimal.
 impl fmt::Display for SetVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", u128::from_be_bytes(self.lineage.id))
@@ -51,7 +51,7 @@ pub struct Published {
 ///
 /// # Errors
 ///
-/// As [`SetOptions::publish`].
+/// Same as [`SetOptions::publish`].
 pub async fn publish(
     store: Arc<dyn ObjectStore>,
     manifest: &Path,
@@ -63,11 +63,11 @@ pub async fn publish(
 }
 
 impl Shard {
-    /// Looks at the table at `path`, with default options; see [`SetOptions::describe`].
+    /// Describes the table at `path`, with default options; see [`SetOptions::describe`].
     ///
     /// # Errors
     ///
-    /// As [`SetOptions::describe`].
+    /// Same as [`SetOptions::describe`].
     pub async fn describe(
         store: Arc<dyn ObjectStore>,
         path: &Path,
@@ -77,15 +77,16 @@ impl Shard {
 }
 
 impl SetOptions {
-    /// Looks at the table at `path`, to be a shard: opens it, by one or two requests. `None` if it has no entries, since a set has
-    /// no use for it.
+    /// Describes the table at `path` as a shard: opens it, by one or two requests. `None` if it has no entries, and so no place in
+    /// a set.
     ///
-    /// The first and the last key are those that the table's properties state. A table without properties, as other writers
-    /// make them, or with longer keys than these have, takes two more requests.
+    /// The first and the last key come from the table's properties. A table without properties, from another writer, or
+    /// with keys that are too long for these, takes two more requests.
     ///
     /// # Errors
     ///
-    /// As [`OpenOptions::open_async`]: no such object, no table, a damaged one, one in another order than the bytewise.
+    /// Same as [`OpenOptions::open_async`]: the object does not exist, or is not a table, or a damaged one, or one in
+    /// another order than the bytewise.
     pub async fn describe(
         &self,
         store: Arc<dyn ObjectStore>,
@@ -94,8 +95,8 @@ impl SetOptions {
         let source = Arc::new(self.source(store, path));
         let options = OpenOptions::new().no_cache();
         let table = options.open_async(Arc::clone(&source), None).await?;
-        // The last 64 KiB say where the pieces of index and filter are, which are read when a lookup needs them. A table that they did
-        // not open has no pieces, and everything that comes after its data is read at once.
+        // The last 64 KiB say where the pieces of index and filter are, which are read when a lookup needs them. If these did not
+        // suffice to open a table, it has no pieces, and everything after its data is read at once.
         let tail_len = match table.stats().source_reads {
             1 => LEAST_TAIL,
             _ => table.tail_len().clamp(LEAST_TAIL, MAX_TAIL),
@@ -117,18 +118,18 @@ impl SetOptions {
     /// Publishes the tables at `shards`, in any order, as the set whose manifest is at `manifest`: opens them all, then creates or
     /// replaces the manifest by one conditional request.
     ///
-    /// `previous` is what is replaced: [`TableSet::version`](super::TableSet::version) of the set that was read, or
+    /// `previous` is the publication to replace: [`TableSet::version`](super::TableSet::version) of the set that was read, or
     /// [`Published::version`]; `None` if there must be none. Of several publishers that replace the same publication, one succeeds.
     /// Tables without entries are left out.
     ///
-    /// If the reply to the request is lost, the manifest is read back: a publication knows itself by a random number, even if
-    /// another one has replaced it since. If the manifest is still the earlier one, the request is repeated.
+    /// If the response is lost, the manifest is read: a publication recognises itself by a random number, even if another one
+    /// has replaced it since. If the manifest is still the earlier one, the request is repeated.
     ///
-    /// A future that is dropped publishes the set or leaves the earlier one.
+    /// Dropping the future either publishes the set or leaves the earlier one.
     ///
     /// # Errors
     ///
-    /// Each [`PublishErrorKind`]. Unless it is [`Unconfirmed`](PublishErrorKind::Unconfirmed), nothing was published.
+    /// Every [`PublishErrorKind`]. Unless it is [`Unconfirmed`](PublishErrorKind::Unconfirmed), nothing was published.
     pub async fn publish(
         &self,
         store: Arc<dyn ObjectStore>,
@@ -144,12 +145,12 @@ impl SetOptions {
         self.commit(store, manifest, shards, previous).await
     }
 
-    /// As [`publish`](SetOptions::publish), of shards that were described before, such as those of the previous publication, and
-    /// new ones that whoever built them has described. Makes one request for each to see that its object is still the same.
+    /// Like [`publish`](SetOptions::publish), for shards that were described before, such as those of the previous publication,
+    /// and new ones described by their builders. Makes one request for each to check that its object is unchanged.
     ///
     /// # Errors
     ///
-    /// As [`publish`](SetOptions::publish).
+    /// Same as [`publish`](SetOptions::publish).
     pub async fn publish_shards(
         &self,
         store: Arc<dyn ObjectStore>,
@@ -212,7 +213,7 @@ async fn ends(table: &AsyncTable) -> leveltable::Result<Option<(Bytes, Bytes)>> 
     Ok(first.zip(last).map(|((first, _), (last, _))| (first, last)))
 }
 
-/// The shards in the order of their keys, if they do not overlap.
+/// Sorts the shards by their keys, and fails if they overlap.
 fn in_order(mut shards: Vec<Shard>) -> Result<Vec<Shard>, PublishError> {
     shards.sort_by(|a, b| (&a.first_key, &a.path).cmp(&(&b.first_key, &b.path)));
     for pair in shards.windows(2) {
@@ -251,7 +252,7 @@ impl Client {
         Ok(())
     }
 
-    /// Makes `bytes` the manifest in place of `previous`. Returns where it lies.
+    /// Makes `bytes` the manifest in place of `previous`. Returns its place.
     async fn commit(
         &self,
         path: &Path,
@@ -270,8 +271,8 @@ impl Client {
                 }
                 Err(failure) => failure,
             };
-            // Whatever the answer, the manifest may be there: the reply to a request may be lost, and clients repeat it by
-            // themselves. What is there now tells.
+            // Whatever the response, the manifest may have been written: the response to a request may be lost, and
+            // clients repeat requests. The current manifest tells.
             let unconfirmed = |why| PublishError::unconfirmed(path, why);
             match self.current(path).await {
                 Ok((current, place)) if current.lineage.id == own.id => return Ok(place),
@@ -279,7 +280,7 @@ impl Client {
                 Ok((current, _)) if current.lineage.follows(&own.id) => {
                     return Ok(Place::Object(UNKNOWN));
                 }
-                // If the same manifest was written again, as by a copy onto itself, its version is another one.
+                // If the same manifest was written again, for example copied onto itself, it has a new version.
                 Ok((current, place)) if previous.is_some_and(|it| it.id == current.lineage.id) => {
                     replaced = Some(place).filter(Place::is_known).or(replaced);
                 }
@@ -297,7 +298,7 @@ impl Client {
                 }
                 Err(error) if is_not_found(&error) => {
                     if previous.is_some() {
-                        // Someone has removed the earlier one, or this one.
+                        // Somebody has removed the earlier one, or this one.
                         let why = "and there is no manifest any more";
                         return Err(unconfirmed(why).caused_by(failure.error));
                     }
@@ -312,11 +313,11 @@ impl Client {
                     return Err(PublishError::conflict(path).caused_by(error));
                 }
                 Err(error) => {
-                    let why = "and what can be read back is no manifest";
+                    let why = "and what is there is not a manifest";
                     return Err(unconfirmed(why).caused_by(error));
                 }
             }
-            // It was not carried out, and will not be, unless an earlier attempt is still on its way.
+            // It was not carried out, and will not be, unless an earlier attempt is still in flight.
             let is_denied = failure.error.kind() == io::ErrorKind::PermissionDenied;
             if is_denied && attempt == 1 {
                 return Err(PublishError::not_published(path, failure));
@@ -330,7 +331,7 @@ impl Client {
         }
     }
 
-    /// The place of what `own` replaces: that of `previous`.
+    /// The place of the manifest that `own` replaces: that of `previous`.
     async fn replaced(
         &self,
         path: &Path,
@@ -353,7 +354,7 @@ impl Client {
             Err(error) if error.kind() == ErrorKind::Io && !is_not_found(&error) => {
                 Err(PublishError::not_published(path, error))
             }
-            // What is no manifest was put there by others.
+            // Anything but a manifest was put there by others.
             Err(error) => Err(PublishError::conflict(path).caused_by(error)),
         }
     }

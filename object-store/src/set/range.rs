@@ -17,20 +17,20 @@ type Entry = (Bytes, Bytes);
 
 /// The entries of a [`TableSet`] within bounds, in order; made by [`TableSet::range`].
 ///
-/// [`next`](SetRange::next) returns entries to keep, and [`advance`](SetRange::advance) lends them until its next call, in
-/// less time.
+/// [`next`](SetRange::next) returns entries to keep; [`advance`](SetRange::advance) lends them until its next call, which
+/// takes less time.
 ///
-/// Ends after its first error: no entry is skipped in silence. Once a walk has returned as many bytes of a shard as half of all its
-/// entries have, a task opens the next shard and fetches its first blocks; a walk that begins past the middle opens it when it
-/// gets there. The task ends when the walk is dropped.
+/// Ends after its first error: no entry is skipped silently. Once a walk has returned half of a shard's bytes, a task opens the
+/// next shard and fetches its first blocks; a walk that begins past the middle opens it when it gets there. The task ends when the
+/// walk is dropped.
 #[must_use]
 pub struct SetRange {
     set: TableSet,
     bounds: Bounds,
-    /// The shards that have yet to be begun.
+    /// The shards that have not been started.
     left: std::ops::Range<usize>,
     here: Option<Walk>,
-    /// The beginning of the shard before `left`, on its way.
+    /// The start of the shard before `left`, in flight.
     ahead: JoinSet<Result<Walk>>,
     expects_all: bool,
     is_reverse: bool,
@@ -39,9 +39,9 @@ pub struct SetRange {
 /// A walk through one shard.
 struct Walk {
     range: AsyncRange,
-    /// Whether it has moved to its first entry, which was not asked for yet.
+    /// Whether it has moved to its first entry, which has not been requested yet.
     is_at_first: bool,
-    /// Bytes of keys and values until the next shard is begun.
+    /// Bytes of keys and values until the next shard is started.
     until_ahead: u64,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Debug for SetRange {
 
 /// Walks.
 impl TableSet {
-    /// The entries whose keys lie within `bounds`, in order. Makes no request until the first entry is asked for.
+    /// The entries whose keys are within `bounds`, in order. Makes no request until the first entry is requested.
     ///
     /// ```no_run
     /// # async fn show(set: leveltable_object_store::TableSet) -> leveltable::Result<()> {
@@ -70,7 +70,8 @@ impl TableSet {
         SetRange::new(self, bounds.key_bounds())
     }
 
-    /// The entries whose keys begin with `prefix`, in order, as by [`range`](TableSet::range). Shards whose filter of prefixes excludes it are opened and not read.
+    /// The entries whose keys begin with `prefix`, in order, like [`range`](TableSet::range). Shards whose filter of prefixes excludes it
+    /// are opened but not read.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> SetRange {
         SetRange::new(self, prefix_bounds(prefix.as_ref()))
     }
@@ -106,7 +107,7 @@ impl SetRange {
         self
     }
 
-    /// Returns the entries from the last to the first. To be called before the first [`next`](SetRange::next).
+    /// Returns the entries from the last to the first. Call it before the first [`next`](SetRange::next).
     pub fn reverse(mut self) -> SetRange {
         self.is_reverse = true;
         self
@@ -114,20 +115,20 @@ impl SetRange {
 
     /// Returns the next entry, or `None` after the last.
     ///
-    /// A future that is dropped before it is ready takes no entry: the next call returns it.
+    /// Dropping the future before it is ready takes no entry: the next call returns it.
     ///
     /// # Errors
     ///
-    /// As [`TableSet::get`]. There are no entries after one.
+    /// Same as [`TableSet::get`]. The range then ends.
     pub async fn next(&mut self) -> Result<Option<Entry>> {
         let moved = self.advance().await?;
         Ok(moved.then(|| self.entry()))
     }
 
-    /// Moves to the next entry: to the first one at the first call. Returns `false` after the last.
+    /// Moves to the next entry; the first call moves to the first one. Returns `false` after the last.
     ///
     /// The range lends the entry as [`key`](SetRange::key) and [`value`](SetRange::value), without allocating, until the next
-    /// call. A future that is dropped before it is ready takes no entry.
+    /// call. Dropping the future before it is ready takes no entry.
     ///
     /// ```
     /// # use leveltable_object_store::set::TableSet;
@@ -142,11 +143,11 @@ impl SetRange {
     ///
     /// # Errors
     ///
-    /// As [`next`](SetRange::next).
+    /// Same as [`next`](SetRange::next).
     pub async fn advance(&mut self) -> Result<bool> {
         let moved = self.step().await;
         if !matches!(moved, Ok(true)) {
-            // Nothing is left.
+            // No entry remains.
             (self.here, self.ahead, self.left) = (None, JoinSet::new(), 0..0);
         }
         moved
@@ -163,7 +164,7 @@ impl SetRange {
         self.here.as_ref().map_or(&[], |here| here.range.value())
     }
 
-    /// The current entry, to keep: a copy of the key, and a slice of the value's block. Both are empty where
+    /// The current entry, to keep: a copy of the key, and a slice of the value's block. Both are empty when
     /// [`key`](SetRange::key) is.
     pub fn entry(&mut self) -> (Bytes, Bytes) {
         let here = self.here.as_mut();
@@ -190,7 +191,7 @@ impl SetRange {
         }
     }
 
-    /// Begins the next shard, if there is one, in a task of its own: opens it and moves to its first entry within the bounds.
+    /// Starts the next shard, if there is one, in its own task: opens it and moves to its first entry within the bounds.
     fn begin(&mut self, expects_all: bool) -> bool {
         let next = if self.is_reverse {
             self.left.next_back()
@@ -200,7 +201,7 @@ impl SetRange {
         let Some(shard) = next else {
             return false;
         };
-        // The bounds may end in the last one.
+        // The bounds may end within the last shard.
         let expects_all = expects_all && (self.expects_all || !self.left.is_empty());
         let (set, bounds, is_reverse) = (self.set.clone(), self.bounds.clone(), self.is_reverse);
         let walk = Walk::begin(set, bounds, shard, expects_all, is_reverse);
@@ -229,7 +230,7 @@ impl Walk {
         let mut range = table.range(if states_keys {
             bounds
         } else {
-            // Nothing has shown that its keys are those of the manifest.
+            // It has not been checked that its keys are those of the manifest.
             within(bounds, shard)
         });
         if expects_all {
@@ -262,7 +263,7 @@ fn within((lower, upper): Bounds, shard: &Shard) -> Bounds {
     let clamp = |bound: Bound<Vec<u8>>, end: &Bytes| match bound {
         Bound::Included(key) if shard.covers(&key) => Bound::Included(key),
         Bound::Excluded(key) if shard.covers(&key) => Bound::Excluded(key),
-        // A shard that is walked does not lie outside of the bounds.
+        // Only shards that overlap the bounds are walked.
         _ => Bound::Included(end.to_vec()),
     };
     (

@@ -1,4 +1,4 @@
-//! A shard, and the record that a manifest keeps of it. The [module](super) describes its bytes.
+//! A shard, and its record in a manifest. The [module](super) describes its bytes.
 
 use std::hash::{Hash, Hasher};
 
@@ -15,19 +15,20 @@ const TAIL_LEN: u64 = 4;
 const E_TAG: u64 = 5;
 const VERSION: u64 = 6;
 const ENTRIES: u64 = 7;
-/// Tags from here on may be ignored.
+/// Unknown tags from here on may be ignored.
 const FIRST_IGNORABLE: u64 = 64;
 
-/// Most bytes at the end of an object that are read by one request to open it. Opening asks for more if it needs them.
+/// Maximum number of bytes at the end of an object that one request reads to open it. Opening asks for more if it needs
+/// them.
 pub(super) const MAX_TAIL: u64 = 4 << 30;
 
-/// Bytes of a table's footer: no table is shorter.
+/// Length of a table's footer, and so the minimum length of a table.
 const FOOTER_LEN: u64 = 48;
 
-/// A table of a set: where it lies, which keys it has, and what opening it with one request takes.
+/// A table of a set: where it is, which keys it has, and what opening it with one request takes.
 ///
-/// Made by [`describe`](Shard::describe), or from what was told of it then: [`publish_shards`](super::SetOptions::publish_shards) checks
-/// that its object is still of this version and size, and whoever opens it that keys and entries are those that the table states.
+/// Made by [`describe`](Shard::describe), or from an earlier description: [`publish_shards`](super::SetOptions::publish_shards) checks
+/// that its object still has this version and size, and opening it checks keys and number of entries against the table's properties.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shard {
     /// Where the table lies in the store.
@@ -38,15 +39,15 @@ pub struct Shard {
     pub last_key: Bytes,
     /// Size of the object in bytes.
     pub size: u64,
-    /// Bytes at the end of the object that opening reads.
+    /// Number of bytes at the end of the object that opening reads.
     pub tail_len: u64,
-    /// Which version of the object it is. Another one at the same path is another shard.
+    /// The version of the object. Another one at the same path is another shard.
     pub version: Version,
-    /// Number of entries, if the table says.
+    /// Number of entries, if the table records it.
     pub entries: Option<u64>,
 }
 
-/// Shards of one path are few: those of a set, and of sets that it has replaced.
+/// Few shards have the same path: those of a set, and of sets that it has replaced.
 impl Hash for Shard {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.path.hash(state);
@@ -59,7 +60,7 @@ impl Shard {
         self.first_key <= key && key <= self.last_key
     }
 
-    /// The record, with the path relative to `directory`; `None` if the shard does not lie there.
+    /// The record, with the path relative to `directory`; `None` if the shard is elsewhere.
     pub(super) fn encode(&self, directory: &Path) -> Option<Vec<u8>> {
         let path = relative(&self.path, directory)?;
         let mut record = Vec::new();
@@ -79,7 +80,7 @@ impl Shard {
         Some(record)
     }
 
-    /// Decodes a record that anybody may have written. The error says what is wrong with it.
+    /// Decodes a record, which is untrusted. The error says what is wrong with it.
     pub(super) fn decode(
         last_key: Bytes,
         record: &[u8],
@@ -119,7 +120,7 @@ impl Shard {
         Ok(shard)
     }
 
-    /// Fails if no table is such a shard. The error says why.
+    /// Fails if no table can be such a shard. The error says why.
     pub(super) fn check(&self) -> Result<(), String> {
         let (tail, size) = (self.tail_len, self.size);
         if self.first_key > self.last_key {
@@ -144,13 +145,13 @@ impl Shard {
 pub(super) fn directory_of(manifest: &Path) -> Path {
     let text = manifest.as_ref();
     match text.rsplit_once('/') {
-        // Parts of a path are a path.
+        // A prefix of a path's parts is a valid path.
         Some((directory, _)) => Path::parse(directory).unwrap_or_default(),
         None => Path::default(),
     }
 }
 
-/// Where the manifests lie that `path` is one of by its name, and its number.
+/// If `path` is a numbered manifest by its name, returns the path of the set and the number.
 pub(super) fn number_of(path: &Path) -> Option<(Path, u64)> {
     let name = path.filename()?;
     let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
@@ -158,7 +159,7 @@ pub(super) fn number_of(path: &Path) -> Option<(Path, u64)> {
     Some((directory_of(path), number))
 }
 
-/// `path` as seen from `directory`; `None` if it does not lie there.
+/// `path` relative to `directory`; `None` if it is elsewhere.
 fn relative<'a>(path: &'a Path, directory: &Path) -> Option<&'a str> {
     let (path, directory) = (path.as_ref(), directory.as_ref());
     let relative = if directory.is_empty() {
@@ -169,11 +170,11 @@ fn relative<'a>(path: &'a Path, directory: &Path) -> Option<&'a str> {
     (!relative.is_empty()).then_some(relative)
 }
 
-/// The path that `relative` is, seen from `directory`. One that leaves the directory is an error.
+/// The absolute path of `relative` in `directory`. A path that leaves the directory is an error.
 fn absolute(relative: &str, directory: &Path) -> Result<Path, String> {
     let invalid =
         |why: &dyn std::fmt::Display| format!("its path {relative:?} is not valid: {why}");
-    // Path::parse would ignore these slashes, and refuses `..` itself.
+    // `Path::parse` would ignore these slashes; it rejects `..` itself.
     if relative.is_empty() || relative.starts_with('/') || relative.ends_with('/') {
         return Err(invalid(&"it is empty, or begins or ends with a slash"));
     }
@@ -190,7 +191,7 @@ fn put(record: &mut Vec<u8>, tag: u64, payload: &[u8]) {
     record.extend_from_slice(payload);
 }
 
-/// The next field of `rest`, which goes on after it.
+/// Takes the next field from `rest`.
 fn take_field<'a>(rest: &mut &'a [u8]) -> Option<(u64, &'a [u8])> {
     let tag = take_varint(rest)?;
     let len = usize::try_from(take_varint(rest)?).ok()?;
@@ -219,7 +220,7 @@ fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// The varint at the front of `rest`, which goes on after it. `None` if it is cut off, or does not fit 64 bits.
+/// Takes a varint from the front of `rest`. `None` if it is cut off, or does not fit 64 bits.
 fn take_varint(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {
@@ -265,7 +266,7 @@ mod tests {
         Shard::decode("fig".into(), record, &directory())
     }
 
-    /// The bytes of the example above, in which text stands in quotes.
+    /// The bytes of the example above, in which text is in quotes.
     fn example_bytes() -> Vec<u8> {
         let blocks = include_str!("mod.rs").split("```");
         let text = blocks.skip_while(|block| !block.contains("offset  bytes"));
@@ -409,7 +410,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is decoded is what is encoded again: nothing was misread.
+        /// A decoded record is encoded again to the same bytes: nothing was misread.
         #[test]
         fn any_bytes_are_refused_or_understood(record: Vec<u8>) {
             if let Ok(shard) = decode(&record) {

@@ -1,4 +1,4 @@
-//! The tables of a set that are open.
+//! The open tables of a set.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,25 +13,26 @@ use tokio::sync::Semaphore;
 use super::SetOptions;
 use super::record::Shard;
 
-/// What comes of an opening, for all who wait for it. It goes on while any of them polls it, and is cancelled when all are gone.
+/// The result of opening a table, for all who wait for it. It goes on while any of them polls it, and is cancelled when none is
+/// left.
 type Opening = BoxFuture<'static, Result<AsyncTable>>;
 
-/// The open tables of shards, in the engine's [`TableCache`], which closes those used the longest time ago.
+/// The open tables of shards, in the engine's [`TableCache`], which closes the least recently used ones.
 ///
-/// A set and those that it becomes by being refreshed share a shelf.
+/// A set and the sets that `refresh` makes from it share a shelf.
 pub(super) struct Shelf {
     open: TableCache<Shard, Open>,
-    /// All of them, and some that were closed.
+    /// The counters of all open tables, and of some that were closed.
     counted: Mutex<Vec<Weak<Counted>>>,
-    /// Those that ended or were cancelled go when the next one begins.
+    /// Openings that ended or were cancelled are removed when the next one begins.
     openings: Mutex<HashMap<Shard, WeakShared<Opening>>>,
-    /// The work of tables that were closed.
+    /// The statistics of closed tables.
     closed: Arc<Mutex<Stats>>,
-    /// Lets so many requests go at once.
+    /// Limits the number of requests at once.
     pub(super) limit: Arc<Semaphore>,
 }
 
-/// An open table, whose work is counted when it is closed.
+/// An open table, whose statistics are added when it is closed.
 #[derive(Clone)]
 struct Open(Arc<Counted>);
 
@@ -74,7 +75,7 @@ impl Shelf {
         self.open.remove(shard);
     }
 
-    /// The table of `shard`, by the future of `open` if it is not open yet. All who want it at the same time share one opening, and
+    /// The table of `shard`, opened with the future of `open` if necessary. All who want it at the same time share one opening, and
     /// its error.
     pub(super) async fn table(
         &self,
@@ -82,13 +83,13 @@ impl Shelf {
         open: impl FnOnce() -> Opening,
     ) -> Result<AsyncTable> {
         let opening = {
-            // An opening that ends meanwhile is there until its table is open.
+            // An opening that ends meanwhile stays in the map until its table is in the cache.
             let mut openings = lock(&self.openings);
             if let Some(table) = self.open_table(shard) {
                 return Ok(table);
             }
             let on_its_way = openings.get(shard).and_then(WeakShared::upgrade);
-            // After an error, the next one tries again, also while somebody has yet to see it.
+            // After an error, the next caller tries again, even while somebody has not seen the error yet.
             let on_its_way = on_its_way.filter(|it| !matches!(it.peek(), Some(Err(_))));
             on_its_way.unwrap_or_else(|| {
                 let opening = open().shared();
@@ -115,20 +116,20 @@ impl Shelf {
         Some(self.open.get(shard, none).ok()?.0.table.clone())
     }
 
-    /// The work of all tables so far, and how many are open.
+    /// The statistics of all tables so far, and the number of open ones.
     pub(super) fn stats(&self) -> (Stats, usize) {
         let open: Vec<_> = lock(&self.counted)
             .iter()
             .filter_map(Weak::upgrade)
             .collect();
         let stats: Stats = open.iter().map(|open| open.table.stats()).sum();
-        // Not under the lock of `closed`: a table that was closed meanwhile is counted when `open` goes.
+        // Not under the lock of `closed`: a table that was closed meanwhile is counted when `open` is dropped.
         let closed = *lock(&self.closed);
         (closed + stats, open.len())
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that holds a lock can panic.
+    // No code that holds a lock can panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

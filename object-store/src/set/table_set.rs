@@ -1,4 +1,4 @@
-//! A set that is open.
+//! An open set.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
@@ -18,10 +18,10 @@ use super::{SetOptions, SetVersion, each};
 use crate::Version;
 use crate::source::UNKNOWN;
 
-/// An open set: many tables, each with keys of its own, which read like one.
+/// An open set: many tables with disjoint ranges of keys, which read like one.
 ///
 /// Clones are cheap and share everything. The set is the one that the manifest listed when it was opened. A shard that was replaced
-/// or removed since is an error of the kind [`ErrorKind::Replaced`]: reopen the set.
+/// or removed since is an error of kind [`ErrorKind::Replaced`]: reopen the set.
 #[derive(Debug, Clone)]
 pub struct TableSet(Arc<Inner>);
 
@@ -42,19 +42,20 @@ impl SetOptions {
     /// # Errors
     ///
     /// - [`ErrorKind::Io`], with [`NotFound`](std::io::ErrorKind::NotFound) if there is no manifest.
-    /// - [`ErrorKind::NotATable`] if the object is no manifest, and [`ErrorKind::Unsupported`] if it is one of a later version.
-    /// - [`ErrorKind::Corruption`] for a damaged one.
+    /// - [`ErrorKind::NotATable`] if the object is not a manifest, and [`ErrorKind::Unsupported`] if it has a later version.
+    /// - [`ErrorKind::Corruption`] if it is damaged.
     pub async fn open(&self, store: Arc<dyn ObjectStore>, manifest: &Path) -> Result<TableSet> {
         let client = self.client(Arc::clone(&store));
         let (read, place) = client.current(manifest).await?;
         Ok(self.set(store, manifest, read, place, Shelf::new(self)))
     }
 
-    /// The set whose manifest, the object at `path`, was read before: these `bytes`, in this version. Makes no request.
+    /// The set of a manifest that was read before: these `bytes` of the object at `path`, in this version. Makes no
+    /// request.
     ///
     /// # Errors
     ///
-    /// As [`open`](SetOptions::open) has them for what is no manifest.
+    /// Errors of [`open`](SetOptions::open) if it is not a manifest.
     pub fn open_manifest(
         &self,
         store: Arc<dyn ObjectStore>,
@@ -94,30 +95,30 @@ impl TableSet {
     ///
     /// # Errors
     ///
-    /// As [`SetOptions::open`].
+    /// Same as [`SetOptions::open`].
     pub async fn open(store: Arc<dyn ObjectStore>, manifest: &Path) -> Result<TableSet> {
         SetOptions::new().open(store, manifest).await
     }
 
-    /// Returns the set that is published now: this one, or the one that has replaced it. One request, conditional on the manifest
-    /// that is known.
+    /// Returns the set that is published now: this one, or the one that has replaced it. One request, conditional on the known
+    /// manifest.
     ///
-    /// A shard whose path, version and keys are unchanged keeps its open table and its cached blocks. Those that are listed no more
-    /// are closed; clones and walks of this set go on with it as long as the objects are there.
+    /// A shard whose path, version and keys are unchanged keeps its open table and its cached blocks. Tables that are not listed
+    /// any more are closed; clones and walks of this set can still use them as long as the objects exist.
     ///
     /// ```no_run
     /// # use leveltable_object_store::TableSet;
     /// # async fn watch(mut set: TableSet) -> leveltable::Result<()> {
     /// loop {
     ///     tokio::time::sleep(std::time::Duration::from_secs(10)).await;
-    ///     set = set.refresh().await?; // and hand a clone to those who look up keys
+    ///     set = set.refresh().await?; // and pass a clone to those who look up keys
     /// }
     /// # }
     /// ```
     ///
     /// # Errors
     ///
-    /// As [`SetOptions::open`]. This set can still be read.
+    /// Same as [`SetOptions::open`]. This set can still be read.
     pub async fn refresh(&self) -> Result<TableSet> {
         let Inner {
             store,
@@ -138,7 +139,7 @@ impl TableSet {
         Ok(options.set(store, manifest, read, place, shelf))
     }
 
-    /// Which publication it is, for [`publish`](super::publish) to replace.
+    /// Identifies the publication, for [`publish`](super::publish) to replace.
     pub fn version(&self) -> &SetVersion {
         &self.0.version
     }
@@ -154,25 +155,26 @@ impl TableSet {
         entries.try_fold(0u64, |sum, entries| sum.checked_add(entries?))
     }
 
-    /// The [work](Stats) of the tables so far, openings included. What a range reads of a table that was closed meanwhile is not counted.
+    /// The [statistics](Stats) of the tables so far, openings included. Reads by a range from a table that was closed meanwhile are not
+    /// counted.
     pub fn stats(&self) -> Stats {
         self.0.shelf.stats().0
     }
 
-    /// Number of tables that are open; [`SetOptions::max_open`] limits it.
+    /// Number of open tables; [`SetOptions::max_open`] limits it.
     pub fn open_tables(&self) -> usize {
         self.0.shelf.stats().1
     }
 
     /// Returns the value of `key`, or `None` if the set does not hold it.
     ///
-    /// A key between two shards takes no request. For others, one opens the shard if it is not open, and one reads the block, unless
-    /// the shard's filter excludes the key or the block is in the cache.
+    /// A key between two shards takes no request. For others, one request opens the shard if it is not open, and one reads the
+    /// block, unless the shard's filter excludes the key or the block is in the cache.
     ///
     /// # Errors
     ///
-    /// As [`AsyncTable::get`], and those of opening a shard; [`ErrorKind::Corruption`] if the keys or the number of entries that its
-    /// table states are not those of the manifest.
+    /// Same as [`AsyncTable::get`], and errors of opening a shard; [`ErrorKind::Corruption`] if the keys or the number of entries in
+    /// its properties are not those in the manifest.
     pub async fn get(&self, key: impl AsRef<[u8]> + Send) -> Result<Option<Bytes>> {
         let Some(shard) = self.shard_of(key.as_ref()) else {
             return Ok(None);
@@ -180,11 +182,11 @@ impl TableSet {
         self.table(shard).await?.get(key).await
     }
 
-    /// Calls `read` with the value of `key`, and returns what it returns; `None` if the set does not hold the key.
+    /// Calls `read` with the value of `key`, and returns its result; `None` if the set does not hold the key.
     ///
     /// # Errors
     ///
-    /// As [`get`](TableSet::get).
+    /// Same as [`get`](TableSet::get).
     pub async fn get_with<R>(
         &self,
         key: impl AsRef<[u8]> + Send,
@@ -198,19 +200,19 @@ impl TableSet {
     ///
     /// # Errors
     ///
-    /// As [`get`](TableSet::get).
+    /// Same as [`get`](TableSet::get).
     pub async fn contains_key(&self, key: impl AsRef<[u8]> + Send) -> Result<bool> {
         Ok(self.get(key).await?.is_some())
     }
 
     /// Returns the values of many keys, in the order of `keys`; `None` for each that the set does not hold.
     ///
-    /// Shards are read concurrently, 32 at a time, each as by [`AsyncTable::get_many`]; see also
+    /// Shards are read concurrently, 32 at a time, each like [`AsyncTable::get_many`]; see also
     /// [`SetOptions::max_requests`].
     ///
     /// # Errors
     ///
-    /// As [`get`](TableSet::get), for the first shard or block that cannot be read; no value is returned then.
+    /// Same as [`get`](TableSet::get); if a shard or block cannot be read, no value is returned.
     pub async fn get_many<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
         // The positions of the keys of each shard.
         let mut wanted: BTreeMap<&[u8], (&Shard, Vec<usize>)> = BTreeMap::new();
@@ -235,12 +237,12 @@ impl TableSet {
         Ok(values)
     }
 
-    /// Whether the set may hold `key`: by the keys of its shards, and by filter and index of the shard that the key would be in if
-    /// that is open. Requests only pieces of these, as [`AsyncTable::may_contain`] does.
+    /// Whether the set may hold `key`: according to the keys of its shards, and to filter and index of the shard that the key
+    /// would be in, if it is open. Only requests pieces of these, like [`AsyncTable::may_contain`].
     ///
     /// # Errors
     ///
-    /// Those of reading filter and index.
+    /// Errors of reading filter and index.
     pub async fn may_contain(&self, key: impl AsRef<[u8]> + Send) -> Result<bool> {
         let key = key.as_ref();
         let Some(shard) = self.shard_of(key) else {
@@ -252,15 +254,15 @@ impl TableSet {
         }
     }
 
-    /// Returns the bounds of at most `n` parts of the set, in order, of about as many bytes each: every key lies in exactly one. A
+    /// Returns the bounds of at most `n` parts of the set, in order and of similar size: every key lies in exactly one. A
     /// [`range`](TableSet::range) walks each.
     ///
-    /// Up to as many parts as there are shards end where shards end, and take no request. For more, shards are opened, one request
-    /// each, and are split where their blocks end.
+    /// If there are at most as many parts as shards, they end where shards end, which takes no request. For more parts, shards are
+    /// opened, by one request each, and split between blocks.
     ///
     /// # Errors
     ///
-    /// Those of opening a shard.
+    /// Errors of opening a shard.
     pub async fn splits(&self, n: usize) -> Result<Vec<(Bound<Bytes>, Bound<Bytes>)>> {
         let sizes = self.shards().iter().map(|shard| u128::from(shard.size));
         let total = sizes.sum::<u128>().max(1);
@@ -279,14 +281,15 @@ impl TableSet {
         Ok(bounds)
     }
 
-    /// Last keys of up to `n` parts without the last part, where shards end: the end nearest to where the part should end.
+    /// Last keys of up to `n` parts, without the last part. Each part ends with the shard whose end is nearest to the ideal place.
     fn ends_of_shards(&self, n: u128, total: u128) -> Vec<Bytes> {
         let (mut bytes, mut due) = (0, 1);
         let mut ends = Vec::new();
         for (shard, next) in self.shards().iter().zip(self.shards().iter().skip(1)) {
             bytes += u128::from(shard.size);
             let nearer = bytes + u128::from(next.size) / 2;
-            // Below `total`, since no shard is empty: so fewer than `n` are due. All sizes fit 64 bits, and products 128.
+            // Less than `total`, since no shard is empty: so fewer than `n` are due. All sizes fit 64 bits, and products
+            // 128.
             if nearer * n >= due * total {
                 ends.push(shard.last_key.clone());
                 due = nearer * n / total + 1;
@@ -295,7 +298,8 @@ impl TableSet {
         ends
     }
 
-    /// Last keys of `n` parts without the last part, for more parts than shards: each shard has one, and the others go to the large ones.
+    /// Last keys of `n` parts, except the last part, for more parts than shards: each shard gets one, and the others go to the large
+    /// ones.
     async fn ends_of_blocks(&self, n: usize, total: u128) -> Result<Vec<Bytes>> {
         let shards = self.shards();
         let spare = (n - shards.len()) as u128;
@@ -354,7 +358,7 @@ impl TableSet {
                 options.tables.open_async(source, Some(shard.tail_len))
             };
             let opened = match open().await {
-                // It may have been damaged on its way.
+                // It may have been damaged in transit.
                 Err(error) if error.kind() == ErrorKind::Corruption => open().await,
                 opened => opened,
             };
@@ -372,8 +376,8 @@ impl TableSet {
     }
 }
 
-/// Compares what the table states with the manifest's record. Lookups go by the record, and would miss entries in silence if it were
-/// wrong.
+/// Compares the table's properties with the manifest's record. Lookups rely on the record, and would miss entries silently if it
+/// were wrong.
 fn matches_record(table: &AsyncTable, shard: &Shard) -> Result<()> {
     let properties = table.properties();
     let first_key = properties.and_then(|p| p.first_key.as_deref());

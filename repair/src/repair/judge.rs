@@ -1,4 +1,4 @@
-//! Which files count, and what is lost or unproven.
+//! Decides which files count, and what is lost or unproven.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -14,30 +14,30 @@ use super::report::{Grade, RepairFinding};
 use super::table::{Hole, Role, Row, Table, is_within, merged};
 use crate::progress::Reporter;
 
-/// User keys from the first to the last of them, which are among these; open where `None`.
+/// A range of user keys, both ends included; open where `None`.
 type Keys = (Option<Vec<u8>>, Option<Vec<u8>>);
 
-/// What is known of a database before its versions are written.
+/// The facts about a database before its versions are written.
 pub(super) struct Case<'a> {
     pub(super) manifest: Option<&'a Manifest>,
     pub(super) order: Order,
     pub(super) tables: Vec<Table>,
     pub(super) findings: Vec<RepairFinding>,
-    /// The tables that the MANIFEST lists and that are not there.
+    /// The missing tables that the MANIFEST lists.
     missing: Vec<(u32, TableMetadata)>,
-    /// Whether nothing is wrong with the MANIFEST, so that only what it lists counts.
+    /// Whether nothing is wrong with the MANIFEST, so that only files that it lists count.
     is_settled: bool,
-    /// Whether it is lost, damaged or old.
+    /// Whether the MANIFEST is lost, damaged or old.
     pub(super) is_doubtful: bool,
     /// The missing tables that compactions replaced.
     replaced: Vec<Replaced>,
-    /// For each table those of higher numbers that share a version with it: a compaction read the one and wrote the other.
+    /// For each table those with higher numbers that share a version with it: a compaction read this one and wrote those.
     heirs: HashMap<usize, Vec<usize>>,
-    /// Where keys are lost that other tables or older logs may hold.
+    /// Ranges of lost keys that other tables or older logs may hold.
     pub(super) lost: Vec<Keys>,
 }
 
-/// A missing table that a compaction read, and the tables that it made of it.
+/// A missing table that a compaction read, and the tables that it wrote.
 struct Replaced {
     keys: Keys,
     level: u32,
@@ -77,7 +77,7 @@ impl<'a> Case<'a> {
         };
         let has_log = |number| logs.iter().any(|log| log.number == number);
         let is_log_there = match manifest.log {
-            // Without a log since it was opened: a state that LevelDB never leaves, and others do.
+            // No log since it was opened: LevelDB never leaves such a state, but other programs do.
             Some(0) => case
                 .tables
                 .iter()
@@ -112,7 +112,7 @@ impl<'a> Case<'a> {
         let live = manifest.live.values();
         let missing = live.filter(|(_, file)| !listed.contains(&file.number));
         self.missing = missing.cloned().collect();
-        // Under a MANIFEST in order, what it does not list counts nowhere but in place of a table that is missing.
+        // If the MANIFEST is in order, unlisted files only count in place of a missing table.
         let is_whole = self.is_settled && self.missing.is_empty();
         for table in self
             .tables
@@ -137,7 +137,7 @@ impl<'a> Case<'a> {
         highest.max().unwrap_or(0)
     }
 
-    /// Says what is lost or unproven of the logs as such.
+    /// Reports what is lost or unproven because of the logs themselves.
     pub(super) fn judge_logs(&mut self, logs: &[Log]) {
         let named = self.manifest.and_then(|manifest| manifest.log);
         let log = named.filter(|&log| log > 0);
@@ -150,7 +150,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Says what is lost or unproven of the tables.
+    /// Reports what is lost or unproven because of the tables.
     pub(super) fn judge_tables(
         &mut self,
         dir: &dyn Directory,
@@ -182,7 +182,8 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
-    /// Goes through all versions, and notes which tables share one. Returns which hold an end of a missing table, by its number.
+    /// Goes through all versions, and notes which tables share one. Returns the tables that hold an end of a missing table, by
+    /// its number.
     fn compare(
         &mut self,
         dir: &dyn Directory,
@@ -227,7 +228,7 @@ impl<'a> Case<'a> {
         Ok(holders)
     }
 
-    /// Says what a missing table loses.
+    /// Reports what is lost with a missing table.
     fn judge_missing(
         &mut self,
         (level, missing): &(u32, TableMetadata),
@@ -308,7 +309,7 @@ impl<'a> Case<'a> {
         });
     }
 
-    /// Says what the damage of a table that counts loses.
+    /// Reports what is lost by the damage of a table that counts.
     fn judge_damage(&mut self, at: usize, is_replacing: bool) {
         let Some(table) = self.tables.get_mut(at) else {
             return;
@@ -336,7 +337,7 @@ impl<'a> Case<'a> {
             let (mut from, mut to) = (from.clone(), to.clone());
             if let Some((first, last)) = ends {
                 if to.is_none() && from.as_deref() == Some(last) {
-                    continue; // what is lost comes after the data
+                    continue; // the lost part comes after the data
                 }
                 let is_beyond = |to: &Vec<u8>| self.order.compare(to, last).is_ge();
                 from = from.or_else(|| Some(first.to_vec()));
@@ -356,7 +357,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Adds a finding. What is lost of a listed table may be elsewhere.
+    /// Adds a finding. Lost keys of a listed table may be elsewhere.
     fn say(&mut self, grade: Grade, file: Option<String>, reason: String, keys: Keys) {
         if keys != (None, None) {
             self.lost.push(keys.clone());
@@ -365,7 +366,7 @@ impl<'a> Case<'a> {
             .push(RepairFinding::new(grade, file, reason, keys));
     }
 
-    /// What a version counts for, if it does.
+    /// The role of a version, if it counts.
     pub(super) fn role(&self, row: &Row, lost_sequences: &[Range<u64>]) -> Option<Role> {
         let (role, key) = (row.rank.0, row.user_key());
         let replaces = |(_, file): &(u32, TableMetadata)| {
@@ -384,8 +385,8 @@ impl<'a> Case<'a> {
         fills.then_some(Role::Spare)
     }
 
-    /// Whether a compaction dropped a key whose newest version stands in this table alone: an heir of the table spans it, and
-    /// has no damage there.
+    /// Whether a compaction dropped a key whose newest version is in this table alone: an heir of the table spans the key,
+    /// and has no damage there.
     pub(super) fn was_dropped(&self, user_key: &[u8], table: usize) -> bool {
         if !self.is_doubtful && self.replaced.is_empty() {
             return false;
@@ -394,8 +395,8 @@ impl<'a> Case<'a> {
         heirs.any(|&heir| self.covers(heir, user_key))
     }
 
-    /// Whether a key, whose newest version stands in this table alone, may have been dropped by a compaction that read a missing table with
-    /// a newer deletion: then what it wrote shares nothing with this one.
+    /// Whether a key whose newest version is in this table alone may have been dropped by a compaction that read a missing table with a
+    /// newer deletion: what it wrote then shares nothing with this table.
     pub(super) fn may_be_dropped(&self, user_key: &[u8], table: usize) -> bool {
         let number = self.tables.get(table).map_or(0, |table| table.number);
         let listed = self

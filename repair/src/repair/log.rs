@@ -1,4 +1,5 @@
-//! What logs hold, and what is lost of them. Batches ascend without holes, from log to log: a hole is what was lost.
+//! Reads the contents of logs, and finds what is lost of them. Sequence numbers of batches ascend without gaps from log
+//! to log: a gap is a loss.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -37,7 +38,7 @@ impl Log {
         }
     }
 
-    /// What became of it.
+    /// Its state in the report.
     pub(super) fn state(&self) -> &'static str {
         if self.counts {
             "its changes are taken"
@@ -47,7 +48,7 @@ impl Log {
     }
 }
 
-/// What was read of logs.
+/// What has been read of the logs.
 #[derive(Debug, Default)]
 pub(super) struct Logged {
     /// The newest version of each key.
@@ -56,11 +57,11 @@ pub(super) struct Logged {
     /// The sequence numbers of the changes that are lost.
     pub(super) lost: Vec<Range<u64>>,
     pub(super) last_sequence: u64,
-    /// The sequence number that the next batch has at least.
+    /// The smallest possible sequence number of the next batch.
     expected: Option<u64>,
 }
 
-/// Bytes of a log that are no batch, and no end that a crash leaves.
+/// Bytes of a log that are not a batch, and not an end that a crash leaves.
 struct Damage {
     offset: u64,
     bytes: u64,
@@ -85,7 +86,7 @@ pub(super) fn open(dir: &dyn Directory, name: &str) -> Result<LogReader<Sequenti
     Ok(LogReader::new(Sequential::new(file)))
 }
 
-/// Reads a log to its end. Calls `take` with the offset of each record and its batch, and whatever else is there.
+/// Reads a log to its end. Passes the offset of each record and its batch, or anything else that is there, to `take`.
 fn read(
     dir: &dyn Directory,
     log: &mut Log,
@@ -118,8 +119,8 @@ fn read(
 }
 
 impl Logged {
-    /// Reads the next log. Changes with sequence numbers above `tables_end` are in no table, if no log had a batch so far, and one before this
-    /// is missing, or has none: LevelDB begins a log when the one before has some.
+    /// Reads the next log. Changes with sequence numbers above `tables_end` are not in tables if no log had a batch so far, and a log
+    /// before this one is missing or has none: LevelDB only begins a log when the previous one has some.
     pub(super) fn read(
         &mut self,
         dir: &dyn Directory,
@@ -172,7 +173,7 @@ impl Logged {
         Ok(())
     }
 
-    /// Reads a log whose changes are in tables, or were.
+    /// Reads a log whose changes are, or were, in tables.
     pub(super) fn read_old(&mut self, dir: &dyn Directory, log: &mut Log) -> Result<()> {
         read(dir, log, |item| {
             for change in item.into_iter().flat_map(|(_, changes)| changes) {
@@ -184,7 +185,7 @@ impl Logged {
         })
     }
 
-    /// Reports changes that are lost, which may be of any key.
+    /// Reports lost changes, which may be of any key.
     fn lose(&mut self, file: &str, damage: Option<&Damage>, lost: Option<Range<u64>>) {
         let counted = lost
             .clone()

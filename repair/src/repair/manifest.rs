@@ -1,4 +1,4 @@
-//! What MANIFESTs state, and which of them counts.
+//! The contents of MANIFESTs, and which of them counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,21 +9,21 @@ use leveltable_database::{Edit, FileKind, LogItem, TableMetadata};
 use super::log;
 use super::report::{Grade, RepairFinding};
 
-/// What the sound records of a MANIFEST state.
+/// The contents of the sound records of a MANIFEST.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Manifest {
     pub(super) name: String,
     pub(super) number: u64,
     /// Number of sound records.
     pub(super) records: u64,
-    /// Whether something in it is no sound record, or a newer one has none.
+    /// Whether it contains anything but sound records, or a newer one has none.
     pub(super) is_damaged: bool,
     pub(super) comparator: Option<String>,
     /// The tables that it lists, by number, with their levels.
     pub(super) live: BTreeMap<u64, (u32, TableMetadata)>,
     /// Tables that it deletes and does not add again.
     pub(super) deleted: BTreeSet<u64>,
-    /// The highest log number, if one is stated.
+    /// The highest log number, if one is recorded.
     pub(super) log: Option<u64>,
     pub(super) previous_log: Option<u64>,
     pub(super) next_file: u64,
@@ -69,7 +69,7 @@ impl Manifest {
         if let Some(name) = edit.comparator {
             self.comparator = Some(String::from_utf8_lossy(&name).into_owned());
         }
-        // After damage, a record may have been read that is older than a lost one.
+        // After damage, this record may be older than a lost one.
         self.log = self.log.max(edit.log_number);
         self.previous_log = edit.prev_log_number.or(self.previous_log);
         self.next_file = self.next_file.max(edit.next_file_number.unwrap_or(0));
@@ -81,9 +81,9 @@ impl Manifest {
 #[derive(PartialEq, Eq)]
 pub(super) struct Manifests {
     pub(super) all: Vec<Manifest>,
-    /// Which one CURRENT names.
+    /// The one that CURRENT names.
     pub(super) current: Option<usize>,
-    /// Which one is taken: one with a sound record.
+    /// The one that is used: it has a sound record.
     pub(super) chosen: Option<usize>,
 }
 
@@ -114,7 +114,7 @@ impl Manifests {
         self.chosen.and_then(|at| self.all.get(at))
     }
 
-    /// What became of the MANIFEST of this name, and the number of its sound records. CURRENT has none.
+    /// The state of the MANIFEST of this name for the report, and the number of its sound records. CURRENT has none.
     pub(super) fn state(&self, name: &str) -> (u64, &'static str) {
         let Some(at) = self.all.iter().position(|own| own.name == name) else {
             let named = self
@@ -132,7 +132,7 @@ impl Manifests {
         (own.map_or(0, |own| own.records), state)
     }
 
-    /// Says which MANIFEST is taken if CURRENT does not.
+    /// Reports which MANIFEST is used if it is not the one in CURRENT.
     pub(super) fn findings(&self) -> Vec<RepairFinding> {
         let (None, Some(chosen)) = (self.current, self.chosen()) else {
             return Vec::new();
@@ -145,7 +145,7 @@ impl Manifests {
         vec![RepairFinding::new(Grade::Note, file, reason, (None, None))]
     }
 
-    /// The name of the comparator: what the MANIFEST that counts says, or else another one.
+    /// The name of the comparator: from the MANIFEST that is used, or else from another one.
     pub(super) fn comparator(&self) -> Option<&str> {
         let others = self.all.iter().rev();
         let mut all = self.chosen().into_iter().chain(others);
@@ -154,7 +154,7 @@ impl Manifests {
 }
 
 impl Manifest {
-    /// Bytes of the tables that compactions left.
+    /// Sizes of the tables that compactions left.
     pub(super) fn compacted(&self) -> impl Iterator<Item = u64> {
         let compacted = self.live.values().filter(|(level, _)| *level > 0);
         compacted.map(|(_, file)| file.size)

@@ -44,7 +44,7 @@ use write::write;
 
 pub use report::{Grade, RepairFinding, RepairReport, RepairedFile};
 
-/// How [`repair`] reads a database.
+/// Options of [`repair`].
 ///
 /// ```no_run
 /// use std::ops::ControlFlow;
@@ -72,7 +72,7 @@ pub struct RepairOptions<'a> {
     on_temporary: Option<Learn<'a>>,
 }
 
-/// Learns where the temporary directory is.
+/// Receives the path of the temporary directory.
 type Learn<'a> = Box<dyn FnOnce(&Path) + 'a>;
 
 impl fmt::Debug for RepairOptions<'_> {
@@ -89,14 +89,14 @@ impl<'a> RepairOptions<'a> {
         RepairOptions::default()
     }
 
-    /// The order of the keys: another one than the built-in ones, or one that no MANIFEST is left to name. By default, that is what the
-    /// MANIFEST names, or, without one, what the keys show.
+    /// The order of the keys: for one that is not built in, or if no MANIFEST is left to name it. By default, the order that the
+    /// MANIFEST names, or, without one, that of the keys.
     pub fn comparator(mut self, comparator: impl Comparator) -> RepairOptions<'a> {
         self.comparator = Some(Arc::new(comparator));
         self
     }
 
-    /// Calls `callback` as files are read and written. On [`ControlFlow::Break`] the run ends with an error of
+    /// Calls `callback` as files are read and written. On [`ControlFlow::Break`] the run ends with an error of kind
     /// [`std::io::ErrorKind::Interrupted`], and nothing is left.
     pub fn progress(
         mut self,
@@ -106,14 +106,14 @@ impl<'a> RepairOptions<'a> {
         self
     }
 
-    /// With `true`, begins even if the disk has less room than the old database takes. `false` by default.
+    /// With `true`, starts even if the disk has less free space than the old database takes. `false` by default.
     pub fn ignore_space(mut self, yes: bool) -> RepairOptions<'a> {
         self.ignores_space = yes;
         self
     }
 
-    /// Calls `learn` with the temporary directory, before the work begins: a program that a signal may end removes it itself.
-    /// Calls nothing by default.
+    /// Calls `learn` with the temporary directory before the work begins: a program that may be ended by a signal removes it
+    /// itself. Calls nothing by default.
     pub fn on_temporary(mut self, learn: impl FnOnce(&Path) + 'a) -> RepairOptions<'a> {
         self.on_temporary = Some(Box::new(learn));
         self
@@ -123,36 +123,37 @@ impl<'a> RepairOptions<'a> {
 /// Reads what is left of the LevelDB database in `directory`, and writes it as a new one at `new`. Never writes to the old one, and does
 /// not touch its lock.
 ///
-/// **No key differs from what the database held outside what the report says**: what is [lost](Grade::Lost) or
-/// [unproven](Grade::Unproven), as ranges of keys. Everything that is taken has a right checksum.
+/// **No key differs from the old database, except within the reported ranges**, which are [lost](Grade::Lost) or
+/// [unproven](Grade::Unproven). Everything that is used has a correct checksum.
 ///
-/// - The MANIFEST that `CURRENT` names says which tables and logs count, or, if it names none, the newest one. If it is damaged, lost, or older
-///   than other files, all tables count that it does not delete; keys that a compaction dropped are recognised and left out.
-/// - From each table everything with a right checksum is read, as by [`salvage`](crate::salvage()), and from each log every batch. The newest
-///   version of each key counts, by its sequence number, in whatever file it stands. It is written if it is no deletion.
-/// - A lost block costs the keys between its neighbours; a hole in a log may concern any key.
-/// - Comparator, codec, filter and size of tables are those of the old database, as far as that shows. The directory appears as a whole, or not
-///   at all, as by [`DatabaseBuilder`](leveltable_database::DatabaseBuilder), with the owner and the permissions of the old one where the
-///   system allows that.
+/// - The MANIFEST that `CURRENT` names, or else the newest one, says which tables and logs count. If it is damaged, lost, or older than
+///   other files, all tables that it does not delete count; keys that a compaction dropped are recognised and left out.
+/// - From each table, everything with a correct checksum is read, as by [`salvage`](crate::salvage()), and from each log every batch. The
+///   newest version of each key counts, by its sequence number, whatever file it is in. It is written unless it is a deletion.
+/// - A lost block costs the keys between its neighbours; a gap in a log may concern any key.
+/// - Comparator, codec, filter and size of tables are those of the old database, as far as they are known. The directory appears complete,
+///   or not at all, as by [`DatabaseBuilder`](leveltable_database::DatabaseBuilder), with the owner and the permissions of the old one
+///   where the system allows that.
 ///
-/// Nobody can know that the newest log of two was lost, or the end of one that is cut between two records: a crash leaves the same.
-/// The newest version in a lost block may have been a deletion.
+/// Two losses cannot be detected, since a crash leaves the same: the newest log of two is missing, or a log was cut between two
+/// records. The newest version in a lost block may have been a deletion.
 ///
 /// # Cost
 ///
-/// Reads all tables twice, and three times if there is no MANIFEST, or a damaged one. Memory: the changes in the logs, up to 64 KiB for each
-/// of the tables that overlap at a place, and some 16 bytes for each block; the same as [`salvage`](crate::salvage()) for a table without
-/// its index.
+/// Reads all tables twice, and three times if there is no MANIFEST, or a damaged one. Memory: the changes in the logs, up to 64 KiB for
+/// each of the overlapping tables at one place, and some 16 bytes for each block; for a table without its index, the same as
+/// [`salvage`](crate::salvage()).
 ///
 /// # Errors
 ///
 /// - [`ErrorKind::NotADatabase`] if there is neither a MANIFEST nor a table nor a log; [`ErrorKind::NotATable`] and
-///   [`ErrorKind::Unsupported`] for the files of RocksDB and Pebble.
+///   [`ErrorKind::Unsupported`] for files of RocksDB and Pebble.
 /// - [`ErrorKind::Comparator`] if the order of keys is not known: see [`RepairOptions::comparator`].
-/// - [`ErrorKind::InvalidState`] if a program has the database open (on Linux and Windows), and [`ErrorKind::Replaced`] if files changed meanwhile: close
-///   the program, or repair a copy. `InvalidState`, too, if `new` lies within `directory`, or two tables have one number.
-/// - [`ErrorKind::Io`] if something is at `new`, the disk has less room than the old database takes, or reading or writing failed. A part of
-///   a table or log that cannot be read is no error, but lost.
+/// - [`ErrorKind::InvalidState`] if a program has the database open (on Linux and Windows), and [`ErrorKind::Replaced`] if files changed
+///   meanwhile: close the program, or repair a copy. Also `InvalidState` if `new` lies within `directory`, or two tables have the same
+///   number.
+/// - [`ErrorKind::Io`] if something is at `new`, the disk has less free space than the old database takes, or reading or writing failed. A
+///   part of a table or log that cannot be read is not an error, but lost.
 ///
 /// ```
 /// use leveltable_repair::{RepairOptions, repair};
@@ -173,7 +174,7 @@ impl<'a> RepairOptions<'a> {
 /// # Ok::<(), leveltable::Error>(())
 /// ```
 ///
-/// In LevelDB, `RepairDB` does this in place: without the MANIFEST, and with what checksums tell to be wrong.
+/// In LevelDB, `RepairDB` does this in place: without the MANIFEST, and including data with wrong checksums.
 pub fn repair(
     directory: impl AsRef<Path>,
     new: impl AsRef<Path>,
@@ -267,7 +268,7 @@ pub(crate) fn repair_in(
     })
 }
 
-/// Names and bytes of a database's files.
+/// Names and sizes of a database's files.
 fn list(dir: &dyn Directory) -> Result<BTreeMap<String, u64>> {
     let files = dir
         .list()
@@ -332,7 +333,7 @@ fn read_logs(dir: &dyn Directory, case: &Case<'_>, logs: &mut [Log]) -> Result<L
     Ok(logged)
 }
 
-/// Reads the others, whose changes may replace what is lost.
+/// Reads the other logs, whose changes may replace lost ones.
 fn read_old_logs(dir: &dyn Directory, logs: &mut [Log]) -> Result<Logged> {
     let mut old = Logged::default();
     for log in logs.iter_mut().filter(|log| !log.counts) {
@@ -341,7 +342,7 @@ fn read_old_logs(dir: &dyn Directory, logs: &mut [Log]) -> Result<Logged> {
     Ok(old)
 }
 
-/// How the new database is written: like the newest table that opens.
+/// Settings for the new database: those of the newest table that opens.
 fn settings(
     dir: &dyn Directory,
     case: &Case<'_>,
@@ -367,7 +368,7 @@ fn settings(
         .iter()
         .find_map(|table| table.codec?.parse::<Compression>().ok());
     let like = like.unwrap_or_else(|| {
-        // Without a table, nothing shows what its programs read: all read raw blocks.
+        // Without a table, it is unknown which codecs the database's programs read; all read uncompressed blocks.
         WriteOptions::leveldb().compression(codec.unwrap_or(Compression::None))
     });
     let sizes = match case.manifest {
@@ -388,7 +389,7 @@ fn settings(
         .last_sequence(last.max(logged.last_sequence))
 }
 
-/// What was looked at, and what it was taken for.
+/// Describes the files that were read, and their states.
 fn describe(
     files: &BTreeMap<String, u64>,
     manifests: &Manifests,

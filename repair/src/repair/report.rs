@@ -1,17 +1,17 @@
-//! What a repair reports.
+//! The report of a repair.
 
 use std::fmt;
 
 use leveltable_database::{BuiltDatabase, FileKind};
 
-/// What [`repair`](crate::repair()) found, and what it wrote.
+/// The findings of [`repair`](crate::repair()), and what it wrote.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use]
 pub struct RepairReport {
-    /// What is lost, in doubt, or left out, in this order.
+    /// What is lost, unproven, or left out, in this order, and notes.
     pub findings: Vec<RepairFinding>,
-    /// The MANIFESTs, tables and logs of the directory, and what was taken from each.
+    /// The MANIFESTs, tables and logs of the directory, and what was used from each.
     pub files: Vec<RepairedFile>,
     /// The new database.
     pub written: BuiltDatabase,
@@ -27,7 +27,7 @@ impl RepairReport {
     }
 }
 
-/// A part of a database that did not come back, or about which something must be said; one of [`RepairReport::findings`].
+/// A part of a database that was not recovered, or that needs a remark; one of [`RepairReport::findings`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairFinding {
@@ -35,22 +35,22 @@ pub struct RepairFinding {
     pub grade: Grade,
     /// The name of the file.
     pub file: Option<String>,
-    /// Where in the file.
+    /// Offset in the file.
     pub offset: Option<u64>,
-    /// Bytes of the file.
+    /// Number of bytes in the file.
     pub bytes: Option<u64>,
     /// What happened, in words.
     pub reason: String,
-    /// The first user key that it may concern; all up to `to` if `None`. Only of what is lost or unproven.
+    /// The first user key that it may concern; `None` for all keys up to `to`. Only for what is lost or unproven.
     pub from: Option<Vec<u8>>,
-    /// The last user key that it may concern; all from `from` on if `None`. Only of what is lost or unproven.
+    /// The last user key that it may concern; `None` for all keys from `from` on. Only for what is lost or unproven.
     pub to: Option<Vec<u8>>,
-    /// Number of keys or changes, where it is known.
+    /// Number of keys or changes, if it is known.
     pub keys: Option<u64>,
 }
 
 impl RepairFinding {
-    /// A finding about keys, or about none in particular.
+    /// A finding about a range of keys, or about none in particular.
     pub(super) fn new(
         grade: Grade,
         file: Option<String>,
@@ -73,13 +73,13 @@ impl RepairFinding {
 /// How much a [`RepairFinding`] matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Grade {
-    /// Data was there that did not come back.
+    /// Data that could not be recovered.
     Lost,
     /// Keys may be missing, older than they were, or back although they were deleted; nothing proves it.
     Unproven,
-    /// Something was there that no longer counted, and is left out.
+    /// Data that no longer counted, and is left out.
     LeftOut,
-    /// Good to know.
+    /// Additional information.
     Note,
 }
 
@@ -94,19 +94,20 @@ impl fmt::Display for Grade {
     }
 }
 
-/// A file that a repair looked at; one of [`RepairReport::files`].
+/// A file that a repair examined; one of [`RepairReport::files`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairedFile {
-    /// Its name.
+    /// The file's name.
     pub name: String,
-    /// What it is, by its name.
+    /// The file's kind, from its name.
     pub kind: FileKind,
-    /// Its size; `None` if it is not there.
+    /// The file's size; `None` if the file is missing.
     pub bytes: Option<u64>,
-    /// Number of versions that were read from it: values and deletions, old ones included. Of a MANIFEST, sound records.
+    /// Number of versions that were read from it: values and deletions, old ones included. For a MANIFEST, the number of
+    /// sound records.
     pub versions: u64,
-    /// What it was taken for, and what became of it.
+    /// Whether the file was used, and what was wrong with it.
     pub state: String,
 }
 

@@ -1,4 +1,4 @@
-//! Reads every table once, in the order that a MANIFEST names, or that the keys show.
+//! Reads every table once, in the order that a MANIFEST names, or that the keys suggest.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::table::Table;
 use crate::file::File;
 use crate::progress::Reporter;
 
-/// Bytes of a table in bytewise order that is sorted in memory.
+/// Maximum size of a table in bytewise order that is sorted in memory.
 const MAX_RESORTED: u64 = 64 << 20;
 
 /// The tables of a directory, and the order of their user keys.

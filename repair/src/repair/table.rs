@@ -1,4 +1,5 @@
-//! A table by salvage's rules: which of its blocks are read, and what is lost between them. Its versions as a stream.
+//! Reads a table by salvage's rules: which of its blocks are read, and what is lost between them. Yields its versions
+//! as a stream.
 
 use std::cmp::Ordering;
 use std::iter;
@@ -19,27 +20,27 @@ use crate::salvage::checksums::TRAILER_LEN;
 use crate::salvage::copy::{Reason, check_keys, open_block, plan};
 use crate::salvage::find::Blocks;
 
-/// Bytes of a table that are read at once.
+/// Number of bytes of a table that are read at once.
 const CHUNK: u64 = 64 << 10;
 
-/// A part of a table that is lost.
+/// A lost part of a table.
 #[derive(Debug)]
 pub(super) struct Hole {
     pub(super) range: Range<u64>,
     pub(super) reason: Reason,
-    /// The user keys between which lost ones lie, both inclusive; `None` where only a MANIFEST can tell.
+    /// The range of the lost user keys, both ends included; `None` if only a MANIFEST can tell.
     pub(super) from: Option<Vec<u8>>,
     pub(super) to: Option<Vec<u8>>,
 }
 
-/// What can be read of a table.
+/// The readable part of a table.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     pub(super) name: String,
     pub(super) number: u64,
     pub(super) bytes: u64,
     pub(super) role: Role,
-    /// Frames of the blocks that are read, in the order of their keys.
+    /// Ranges of the frames that are read, in the order of their keys.
     blocks: Vec<Range<u64>>,
     /// Number of versions in them.
     pub(super) versions: u64,
@@ -48,38 +49,38 @@ pub(super) struct Table {
     /// The lowest sequence number, and the highest.
     pub(super) sequences: Option<(u64, u64)>,
     pub(super) holes: Vec<Hole>,
-    /// Whether a footer leads to a sound index: then the file is as long as it was.
+    /// Whether a footer leads to a sound index: then the file has its full length.
     pub(super) has_index: bool,
-    /// Whether the first block or the last is lost.
+    /// Whether the first block is lost, and whether the last one is.
     lacks_ends: (bool, bool),
-    /// Whether it is stored in bytewise order, although the database has another.
+    /// Whether it is stored in bytewise order, although the database has another order.
     pub(super) is_resorted: bool,
     /// The error of a sound block that this build cannot read.
     unsupported: Option<Error>,
-    /// The codec of a block that has one.
+    /// The codec of a compressed block.
     pub(super) codec: Option<&'static str>,
-    /// Number of blocks with a right checksum that break the order.
+    /// Number of blocks with a correct checksum that break the order.
     pub(super) misordered: u64,
     /// Whether all keys may be those of Chromium's IndexedDB.
     pub(super) is_indexed_db: bool,
 }
 
-/// What a file's versions count for, from the least to the most.
+/// The role of a file's versions, in ascending precedence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Role {
-    /// Only where something is lost that they may replace.
+    /// Only used where something is lost that they may replace.
     #[default]
     Spare,
-    /// Although no MANIFEST lists the table.
+    /// Used although no MANIFEST lists the table.
     Unlisted,
     /// A MANIFEST lists the table.
     Listed,
-    /// Those of a log.
+    /// The versions are from a log.
     Log,
 }
 
 impl Table {
-    /// Reads all of a table. The order is that of internal keys. Fails if this build has not the codec of a sound block.
+    /// Reads a whole table. The order is that of internal keys. Fails if this build lacks the codec of a sound block.
     pub(super) fn survey(name: &str, number: u64, file: &File, order: &Order) -> Result<Table> {
         let mut table = Table {
             name: name.to_owned(),
@@ -101,7 +102,8 @@ impl Table {
         table.unsupported.take().map_or(Ok(table), Err)
     }
 
-    /// A table in bytewise order, which a program wrote that did not know the database's order: its versions are sorted in memory.
+    /// Sorts the versions of a table in memory that a program wrote in bytewise order because it did not know the database's
+    /// order.
     pub(super) fn resorted(mut self, dir: &dyn Directory, user: &Order) -> Result<Table> {
         self.is_resorted = true;
         let rows = Rows::of(dir, 0, &self).collect::<Result<Vec<_>>>()?;
@@ -179,10 +181,10 @@ impl Table {
         self.lacks_ends.1 = is_lost;
     }
 
-    /// Takes a block, unless it has other keys than internal ones.
+    /// Takes a block, unless it has keys that are not internal keys.
     fn take(&mut self, file: &File, range: Range<u64>, mut entries: Entries) -> Result<(), Reason> {
         check_internal(entries.block())?;
-        // A raw block fills its frame: only of another one is the codec looked up.
+        // An uncompressed block fills its frame, so the codec is only looked up otherwise.
         let is_raw = (entries.block().len() + TRAILER_LEN) as u64 == range.end - range.start;
         if is_raw {
             self.codec = self.codec.or(Some("none"));
@@ -194,7 +196,7 @@ impl Table {
         while let Ok(true) = entries.advance()
             && let Some(key) = InternalKey::parse(entries.key())
         {
-            // A hole before it that is still open ends here.
+            // An open gap before the block ends here.
             if let Some(hole) = self.holes.last_mut().filter(|hole| hole.to.is_none()) {
                 hole.to = Some(key.user_key.to_vec());
             }
@@ -227,7 +229,7 @@ impl Table {
             .unsupported
             .take()
             .or(unsupported.map(|e| file.at_path(e)));
-        // The finding names the place.
+        // The finding already says where.
         let rest = reason.strip_prefix("corrupt data block at offset ");
         let rest = rest.and_then(|rest| Some(rest.split_once(": ")?.1));
         let reason = rest.unwrap_or(reason).to_owned();
@@ -244,14 +246,14 @@ impl Table {
         Some(user_key(last).to_vec())
     }
 
-    /// The first user key, and the last.
+    /// The first and the last user key.
     pub(super) fn span(&self) -> Option<(&[u8], &[u8])> {
         let (first, last) = self.ends.as_ref()?;
         Some((user_key(first), user_key(last)))
     }
 
-    /// Whether this is the table that a MANIFEST lists: as far as its ends are there they are those, and so is its size, unless the file
-    /// has lost its end.
+    /// Whether this is the table that a MANIFEST lists: its ends agree as far as they are readable, and so does its size, unless the
+    /// file has lost its end.
     pub(super) fn is(&self, listed: &TableMetadata, order: &Order) -> bool {
         if self.has_index && self.bytes != listed.size {
             return false;
@@ -265,7 +267,7 @@ impl Table {
             && (last == &listed.largest || lacks_last && is_after(&listed.largest, last))
     }
 
-    /// What became of it.
+    /// Its state in the report.
     pub(super) fn state(&self) -> &'static str {
         match (self.role, self.is_damaged()) {
             (Role::Spare, _) => "no longer part of the database",
@@ -276,7 +278,7 @@ impl Table {
         }
     }
 
-    /// Whether a user key lies between those of this table, where nothing of it is lost.
+    /// Whether a user key lies within this table, in no lost part.
     pub(super) fn covers(&self, key: &[u8], order: &Order) -> bool {
         let lacks = |hole: &Hole| is_within(key, hole.from.as_deref(), hole.to.as_deref(), order);
         let span = self.span();
@@ -309,13 +311,16 @@ fn index_in_place(file: &File) -> Option<Entries> {
     Entries::new(block).ok()
 }
 
-/// Refuses a block with a key that is no internal key.
+/// Rejects a block with a key that is not an internal key.
 fn check_internal(block: &Bytes) -> Result<(), Reason> {
     let entries = Entries::new(block.clone());
     let mut entries = entries.map_err(|_| Reason::from("it has no entries"))?;
     while let Ok(true) = entries.advance() {
         if InternalKey::parse(entries.key()).is_none() {
-            return Err(format!("{} is no internal key", show_key(entries.key())));
+            return Err(format!(
+                "{} is not an internal key",
+                show_key(entries.key())
+            ));
         }
     }
     Ok(())
@@ -327,9 +332,9 @@ pub(super) struct Row {
     /// An internal key.
     pub(super) key: Vec<u8>,
     pub(super) value: Bytes,
-    /// What it counts for, and the number of its file: of two versions with the same key and sequence number, the higher one counts.
+    /// Its role, and the number of its file: of two versions with the same key and sequence number, the higher one counts.
     pub(super) rank: (Role, u64),
-    /// Which of the tables has it.
+    /// The index of its table.
     pub(super) table: Option<usize>,
 }
 
@@ -348,7 +353,7 @@ impl Row {
         self.tag() >> 8
     }
 
-    /// By user key, from the newest to the oldest, and of equals those first that count more.
+    /// Compares by user key, from the newest to the oldest version; of equals, the higher rank comes first.
     pub(super) fn cmp(&self, other: &Row, user: &Order) -> Ordering {
         let by_key = user.compare(self.user_key(), other.user_key());
         let of = |row: &Row| (row.sequence(), row.rank, row.tag());
@@ -361,9 +366,9 @@ struct Rows<'a> {
     dir: &'a dyn Directory,
     table: &'a Table,
     at: usize,
-    /// The next block.
+    /// Number of the next block.
     next: usize,
-    /// Bytes that were read, and where they begin.
+    /// The bytes that were read, and where they begin.
     chunk: (u64, Bytes),
     entries: Option<Entries>,
 }
@@ -405,7 +410,8 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The frame at `range`. The file is opened for each chunk: there may be more tables than a process may hold open.
+    /// The frame at `range`. The file is opened for each chunk, since there may be more tables than a process may hold
+    /// open.
     fn frame(&mut self, range: &Range<u64>) -> Result<Bytes> {
         let (start, chunk) = &self.chunk;
         if range.start < *start || range.end > start + chunk.len() as u64 {
@@ -435,7 +441,7 @@ impl Iterator for Rows<'_> {
     }
 }
 
-/// The versions of tables, and others, merged. Tables that do not overlap are read one after the other.
+/// Merges the versions of tables with other versions. Tables that do not overlap are read one after another.
 pub(super) fn merged<'a>(
     dir: &'a dyn Directory,
     tables: &'a [Table],
@@ -480,7 +486,7 @@ pub(super) fn merged<'a>(
         .map(|rows| Box::new(rows.into_iter().map(Ok)) as Input<'a>);
     runs.chain(others).kmerge_by(move |a, b| match (a, b) {
         (Ok(a), Ok(b)) => a.cmp(b, order).is_lt(),
-        // An error comes first.
+        // Errors come first.
         (a, _) => a.is_err(),
     })
 }

@@ -1,4 +1,4 @@
-//! Writes the newest version of each key, unless that is a deletion, or was dropped.
+//! Writes the newest version of each key, unless it is a deletion, or was dropped.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use super::report::{Grade, RepairFinding};
 use super::table::{Role, Row, Table, merged};
 use crate::progress::Reporter;
 
-/// What there is to say of keys, counted.
+/// Counts of keys for the findings.
 #[derive(Default)]
 struct Said {
     /// Keys that a compaction dropped, by table.
@@ -24,7 +24,7 @@ struct Said {
     ambiguous: Counted,
 }
 
-/// Keys, the first of them and the last.
+/// A number of keys, with the first and the last.
 #[derive(Default)]
 struct Counted {
     keys: u64,
@@ -50,7 +50,8 @@ impl Counted {
     }
 }
 
-/// Passes the newest versions to the builder, in the order of their keys. `lost` are the sequence numbers of changes that logs have lost.
+/// Passes the newest versions to the builder, in the order of their keys. `lost` are the sequence numbers of changes that were lost from
+/// logs.
 pub(super) fn write(
     dir: &dyn Directory,
     case: &mut Case<'_>,

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use leveltable::sister_crates::{fixed32_at, unmask};
 
-/// Bytes after each payload: the codec and the checksum.
+/// Number of bytes after each payload: codec and checksum.
 pub(crate) const TRAILER_LEN: usize = 5;
 
-/// The types of blocks that are searched for: none, Snappy, Zstandard or zlib, deflate.
+/// The types of blocks to search for: none, Snappy, Zstandard or zlib, deflate.
 const CODECS: [u8; 4] = [0, 1, 2, 4];
 
-/// The end of the first frame with a valid checksum that begins where `register` was all ones. `bytes` go on from there;
-/// `register` is that of all but the last four of them afterwards, if there is none.
+/// The end of the first frame with a valid checksum that begins where `register` was all ones. `bytes` continue from
+/// there; if there is no such frame, `register` afterwards covers all but the last four of them.
 pub(super) fn frame_end(register: &mut u32, bytes: &[u8]) -> Option<usize> {
     for (at, window) in bytes.windows(5).enumerate() {
         let &[byte, ..] = window else { break };
@@ -27,30 +27,29 @@ pub(super) fn frame_end(register: &mut u32, bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// All pairs of a beginning and an end in `bytes`, which are up to 4 GiB, with a frame between them that has a valid
-/// checksum: for each beginning the nearest end, the first beginning last.
+/// All pairs of a start and an end in `bytes`, which are up to 4 GiB, with a frame between them that has a valid
+/// checksum: for each start the nearest end, the first start last.
 ///
-/// Takes one pass from right to left and a hash table. Trying all pairs would take the square of the length.
+/// Takes one pass from right to left and a hash table. Trying all pairs would take quadratic time.
 ///
-/// A CRC is a remainder of polynomials over GF(2), and as such linear. Write `x` for the polynomial of one
-/// bit, `n` for the length of `bytes`, and `raw(a, b)` for the CRC register after the bytes `a..b`, begun
-/// with 0. Then, with `k = n - c` bytes after `c`,
+/// A CRC is a remainder of polynomials over GF(2), and therefore linear. Write `x` for the polynomial of one bit, `n`
+/// for the length of `bytes`, and `raw(a, b)` for the CRC register after the bytes `a..b`, starting with 0. Then, with
+/// `k = n - c` bytes after `c`,
 ///
 /// ```text
 /// raw(s, n) = raw(s, c) * x^8k + raw(c, n)                                            (+ is XOR)
 /// ```
 ///
-/// and a register that began with all ones adds `ones * x^8(c - s)` to `raw(s, c)`. The frame
-/// `s..c` is valid if that sum is the `register` which the checksum stored at `c` stands for. Multiplied
-/// by `x^8k`:
+/// and a register that starts with all ones adds `ones * x^8(c - s)` to `raw(s, c)`. The frame `s..c` is valid if that
+/// sum is the `register` that belongs to the checksum stored at `c`. Multiplied by `x^8k`:
 ///
 /// ```text
 /// raw(s, n) + ones * x^8(n - s)  =  raw(c, n) + register * x^8(n - c)
 /// ```
 ///
-/// The left side depends on the beginning alone, the right side on the end alone.
+/// The left side depends only on the start, the right side only on the end.
 pub(super) fn frames_by_checksum(bytes: &[u8]) -> Vec<(u32, u32)> {
-    /// How a register stands for the polynomial 1: bits are reflected, the highest power is the lowest bit.
+    /// The polynomial 1 as a register: bits are reflected, the highest power is the lowest bit.
     const ONE: u32 = 1 << 31;
     let mut frames = Vec::new();
     let mut ends: HashMap<u32, u32> = HashMap::new();
@@ -108,7 +107,7 @@ mod tests {
     use leveltable::sister_crates::mask;
     use proptest::prelude::*;
 
-    /// Every pair tried, with the CRC of the crate that everybody uses: the nearest end for each beginning.
+    /// Tries every pair with a widely used CRC crate: the nearest end for each start.
     fn by_trying(bytes: &[u8]) -> Vec<(u32, u32)> {
         let mut frames = Vec::new();
         for start in (0..bytes.len()).rev() {
@@ -122,7 +121,7 @@ mod tests {
         frames
     }
 
-    /// The frame of `block`, as it is stored raw.
+    /// The frame of `block`, stored uncompressed.
     fn frame(block: &[u8]) -> Vec<u8> {
         let covered = [block, &[0]].concat();
         [&covered[..], &mask(crc32c::crc32c(&covered)).to_le_bytes()].concat()
@@ -131,7 +130,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(100))]
 
-        /// Frames among rubbish, side by side, and within each other.
+        /// Frames among noise, side by side, and within each other.
         #[test]
         fn frames_are_found_wherever_they_are(
             parts in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..40), 0..3), 0..8),

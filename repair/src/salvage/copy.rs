@@ -13,18 +13,18 @@ use super::report::{LostRange, SalvageReport};
 use crate::file::{File, handles, open_sound};
 use crate::progress::Reporter;
 
-/// Why the block at a place is not copied.
+/// Why a block is not copied.
 pub(crate) type Reason = String;
 
-/// Which blocks of a table without an index are copied, and why the others are not, in the order of the file.
+/// Which blocks of a table without an index are copied, and why others are not, in the order of the file.
 pub(crate) struct Plan {
     pub(crate) parts: Vec<(Range<u64>, Option<Reason>, Option<u64>)>,
     /// Whether most blocks show another order than the builder's.
     pub(super) is_misordered: bool,
 }
 
-/// Copies all data in the order of the file, as far as keys ascend from block to block. Of two blocks that do not, the first is left out if
-/// the second comes after the block before: a block that a disk wrote to the wrong place costs itself, not all after it.
+/// Copies all data in the order of the file, as long as keys ascend from block to block. If two blocks do not ascend, the first is left out
+/// if the second comes after the block before: a block that a disk wrote to the wrong place costs only itself, not all blocks after it.
 pub(crate) fn plan(blocks: &Blocks<'_>) -> Plan {
     let mut parts = lost_parts(blocks);
     let (mut all, mut left_out, mut descents) = (0, 0, 0);
@@ -58,7 +58,7 @@ pub(crate) fn plan(blocks: &Blocks<'_>) -> Plan {
         parts.push((found.range.clone(), reason, entries));
     }
     parts.sort_by_key(|(range, ..)| range.start);
-    // A block that was written elsewhere may shut out many, but the keys of each block ascend then.
+    // A misplaced block may exclude many others, but in such a file the keys within each block ascend.
     let has_misordered = blocks.data().any(|found| !found.ascends);
     let is_misordered = 2 * descents > all || has_misordered && 2 * left_out > all;
     Plan {
@@ -67,7 +67,7 @@ pub(crate) fn plan(blocks: &Blocks<'_>) -> Plan {
     }
 }
 
-/// The parts of the file that hold no data that can be read, as far as data may have been there.
+/// The parts of the file without readable data, as far as data may have been there.
 fn lost_parts(blocks: &Blocks<'_>) -> Vec<(Range<u64>, Option<Reason>, Option<u64>)> {
     let data_end = blocks.data().last().map_or(0, |last| last.range.end);
     let mut after = blocks.found.range(data_end..);
@@ -94,7 +94,7 @@ fn lost_parts(blocks: &Blocks<'_>) -> Vec<(Range<u64>, Option<Reason>, Option<u6
         .collect()
 }
 
-/// The first key of a block and the last.
+/// The first and the last key of a block.
 fn ends(file: &File, found: &Found) -> Option<(Vec<u8>, Vec<u8>)> {
     let mut entries = open_block(file, &found.range).ok()?;
     let (mut first, mut last) = (None, Vec::new());
@@ -138,16 +138,16 @@ pub(super) struct Copier<'a, 'p, D: Destination> {
     pub(super) keeps_blocks: bool,
     pub(super) report: SalvageReport,
     pub(super) progress: Reporter<'p>,
-    /// The key that was copied last.
+    /// The last key that was copied.
     pub(super) last_key: Vec<u8>,
-    /// Bytes of the file that are done, the search for blocks included.
+    /// Number of bytes of the file that are done, the search for blocks included.
     pub(super) done: u64,
-    /// Bytes that the keys in the new table's index may still take.
+    /// Number of bytes that the keys in the new table's index may still take.
     pub(super) room: u64,
 }
 
 impl<D: Destination> Copier<'_, '_, D> {
-    /// Copies the blocks that the index lists, which must be sound, and hold keys between those of the index.
+    /// Copies the blocks that the index lists, if they are sound and hold keys between those of the index.
     pub(super) fn copy_listed(mut self, index: &Bytes) -> Result<SalvageReport> {
         let Ok(mut listed) = Entries::new(index.clone()) else {
             return Ok(self.report);
@@ -183,7 +183,7 @@ impl<D: Destination> Copier<'_, '_, D> {
         Ok(self.report)
     }
 
-    /// Copies what was planned.
+    /// Copies the planned blocks.
     pub(super) fn copy_planned(mut self, plan: Plan) -> Result<SalvageReport> {
         for (range, reason, entries) in plan.parts {
             let opened = match reason {
@@ -201,13 +201,13 @@ impl<D: Destination> Copier<'_, '_, D> {
         Ok(self.report)
     }
 
-    /// Copies the block at `range`, or reports why it cannot be.
+    /// Copies the block at `range`, or reports why it cannot be copied.
     fn take(
         &mut self,
         range: Range<u64>,
         opened: Result<Entries, Reason>,
     ) -> Result<ControlFlow<()>> {
-        // A handle may say anything of what is lost.
+        // The handle of a lost block may be arbitrary.
         self.done = self.done.saturating_add(range.end - range.start);
         match opened {
             Ok(entries) => self.copy(entries)?,
@@ -267,7 +267,7 @@ impl<D: Destination> Copier<'_, '_, D> {
     }
 }
 
-/// Checks that the keys of a block ascend, come after the index key `before` it, and not after its own.
+/// Checks that the keys of a block ascend, come after the previous index key `before`, and not after the block's own.
 pub(crate) fn check_keys(
     block: &Bytes,
     order: &Order,

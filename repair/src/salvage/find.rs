@@ -1,4 +1,4 @@
-//! The blocks of a damaged file: what footer and index lead to, and what a scan finds between.
+//! The blocks of a damaged file: those that footer and index lead to, and those that a scan finds between.
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
@@ -16,39 +16,39 @@ use super::scan::{Scanner, padding};
 use crate::file::{File, handles, open_sound};
 use crate::progress::Reporter;
 
-/// A block whose checksum is right, or the footer.
+/// A block with a correct checksum, or the footer.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(super) range: Range<u64>,
     pub(crate) section: Section,
-    /// Number of entries, if it is a block of entries that can be read.
+    /// Number of entries, if it is a readable block of entries.
     pub(super) entries: u64,
     /// Whether its keys ascend in the builder's order.
     pub(super) ascends: bool,
     pub(super) codec: Option<&'static str>,
 }
 
-/// An index that says what the table is.
+/// An index that lists the blocks of the table.
 pub(crate) struct Index {
     pub(crate) block: Bytes,
     /// Whether the footer led to it.
     pub(super) is_in_place: bool,
 }
 
-/// What was found in a file.
+/// The blocks that were found in a file.
 pub(crate) struct Blocks<'a> {
     pub(super) file: &'a File,
     pub(super) order: &'a Order,
     /// By offset, without overlaps.
     pub(crate) found: BTreeMap<u64, Found>,
     pub(crate) index: Option<Index>,
-    /// How the table was written, what it says of itself included.
+    /// The style of the table, including its properties.
     pub(super) style: Style,
-    /// What the keys of the data blocks say about their kind.
+    /// The evidence of the data blocks' keys about their kind.
     pub(super) evidence: Evidence,
 }
 
-/// What is in a block of entries.
+/// The contents of a block of entries.
 struct Contents {
     entries: u64,
     ascends: bool,
@@ -56,7 +56,7 @@ struct Contents {
     /// Whether all names are those of a metaindex, or of RocksDB's properties.
     names_parts: bool,
     names_rocksdbs: bool,
-    /// Whether all values are handles; where the blocks end, if these follow each other from the front of the file.
+    /// Whether all values are handles; and where the blocks end, if these follow each other from the start of the file.
     has_handles: bool,
     end_of_listed: Option<u64>,
 }
@@ -87,7 +87,7 @@ impl<'a> Blocks<'a> {
         for gap in self.gaps() {
             let mut take = |at, frame: Bytes, is_expected| {
                 let found = self.inspect(at, &frame, None);
-                // A checksum is right by chance now and then: what cannot be read must at least be in its place.
+                // Some checksums are correct by chance: a block that cannot be decoded must at least be in its place.
                 let is_block = found.codec.is_some() || is_expected;
                 is_block.then(|| self.insert(found)).is_some()
             };
@@ -99,8 +99,8 @@ impl<'a> Blocks<'a> {
         progress.reach(self.file.size)
     }
 
-    /// Adds what the footer leads to: what is sound there is what footer, metaindex and index say. Handles in a damaged block count as
-    /// far as they lead to sound frames.
+    /// Adds the blocks that the footer leads to: those that are sound are what footer, metaindex and index say. Handles in a damaged
+    /// block count if they lead to sound frames.
     fn follow(&mut self, footer: Footer, progress: &mut Reporter<'_>) -> ControlFlow<()> {
         let start = self.file.footer_offset();
         self.insert(Found::new(start..self.file.size, Section::Footer));
@@ -128,7 +128,7 @@ impl<'a> Blocks<'a> {
         ControlFlow::Continue(())
     }
 
-    /// Calls `each` with the keys and handles in the block at `handle`, up to the first value that is none.
+    /// Calls `each` with the keys and handles in the block at `handle`, up to the first value that is not a handle.
     fn each_entry(&self, handle: BlockHandle, mut each: impl FnMut(&[u8], BlockHandle)) {
         let block = self.frame(handle).map(|frame| open_frame(&frame));
         if let Some(Ok(mut entries)) = block.map(|block| Entries::of_damaged(block?)) {
@@ -145,7 +145,7 @@ impl<'a> Blocks<'a> {
         self.file.read(handle.frame()?).ok()
     }
 
-    /// Adds the block at `handle`, which is a part of this `section`, if its checksum is right.
+    /// Adds the block at `handle`, which is a part of this `section`, if its checksum is correct.
     fn place(&mut self, handle: BlockHandle, section: Section) {
         let frame = self.frame(handle);
         if let Some(frame) = frame.filter(|frame| verify_frame(frame).is_ok()) {
@@ -154,7 +154,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Adds a frame, unless it overlaps one that is there.
+    /// Adds a frame, unless it overlaps another.
     fn insert(&mut self, found: Found) {
         let before = self.found.range(..found.range.end).next_back();
         if before.is_none_or(|(_, before)| before.range.end <= found.range.start) {
@@ -162,7 +162,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// The parts of the file in which no frame was found, without the padding that the block after it needs in an aligned table.
+    /// The parts of the file in which no frame was found, without padding that the next block needs in an aligned table.
     pub(super) fn gaps(&self) -> Vec<Range<u64>> {
         let (mut gaps, mut at) = (Vec::new(), 0);
         let end = Found::new(self.file.size..self.file.size, Section::Footer);
@@ -186,7 +186,7 @@ impl<'a> Blocks<'a> {
         data.filter(|found| found.section == Section::Data && found.entries > 0)
     }
 
-    /// Tells what a sound frame holds: a part of the section that handles say, or else what its contents show.
+    /// Determines the contents of a sound frame: a part of the section that handles name, or else what its bytes show.
     fn inspect(&mut self, offset: u64, frame: &Bytes, section: Option<Section>) -> Found {
         let mut found = Found::new(
             offset..offset + frame.len() as u64,
@@ -258,7 +258,7 @@ impl<'a> Blocks<'a> {
         Ok(contents)
     }
 
-    /// Notes what filter a metaindex names.
+    /// Notes the filter that a metaindex lists.
     fn note_filter(&mut self, metaindex: &Bytes) {
         let Ok(mut names) = Entries::new(metaindex.clone()) else {
             return;
@@ -271,8 +271,8 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Takes the index, where no footer leads to it, from the blocks that look like one. A block of one handle may also be data: it is
-    /// the index only if no data was found but the block that it lists.
+    /// Chooses the index, if no footer leads to it, among the blocks that look like one. A block with one handle may also be data: it
+    /// is the index only if the block that it lists is the only data that was found.
     fn choose_index(&mut self) {
         let data = self.data().count();
         let candidates = self
@@ -301,8 +301,8 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Takes for data what looks like another part of a table, but has only internal keys, as in a database's table only data and the index
-    /// have. An index has several entries, or a key with the largest sequence number: what may be one is data that has no place.
+    /// Treats as data what looks like another part of a table but has only internal keys, as only data and the index of a database's table
+    /// do. An index has several entries, or a key with the largest sequence number: such a block is data without a place.
     pub(crate) fn take_internal_keys_for_data(&mut self) {
         let is_other = |found: &&mut Found| found.entries > 0 && found.section != Section::Data;
         for found in self.found.values_mut().filter(is_other) {
@@ -323,7 +323,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Whether a sound block of data is right there.
+    /// Whether a sound data block is exactly there.
     fn is_found(&self, range: &Range<u64>) -> bool {
         let found = self.found.get(&range.start);
         found.is_some_and(|found| found.range == *range && found.section == Section::Data)
@@ -331,8 +331,8 @@ impl<'a> Blocks<'a> {
 }
 
 impl Contents {
-    /// What a block at this offset is by its contents. Properties are known by their names, a metaindex by its names and handles, an
-    /// index by the handles of blocks that lie before it.
+    /// The section of a block at this offset, from its contents. Properties are recognised by their names, a metaindex by its names
+    /// and handles, an index by the handles of blocks that lie before it.
     fn section(&self, block: &Bytes, offset: u64) -> Section {
         if self.entries == 0 || self.names_parts {
             Section::Metaindex
@@ -361,7 +361,7 @@ impl Found {
     }
 }
 
-/// What a block that holds no entries is a part of.
+/// The section of a block that holds no entries.
 fn not_entries(block: &Bytes) -> Option<Section> {
     if let Ok(Some(_)) = Pieces::decode(block.clone()) {
         return Some(Section::Pieces);
@@ -370,5 +370,5 @@ fn not_entries(block: &Bytes) -> Option<Section> {
     filter.check_offsets().ok().map(|()| Section::Filter)
 }
 
-/// How the names in a metaindex begin.
+/// Prefixes of the names in a metaindex.
 const PARTS: [&[u8]; 4] = [b"filter.", b"about.", b"rocksdb.", b"fullfilter."];

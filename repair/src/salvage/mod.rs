@@ -1,4 +1,4 @@
-//! Copies what can be read of a damaged table into a new one.
+//! Copies the readable part of a damaged table into a new one.
 //!
 //! ```text
 //! scan.rs         frames whose checksums are right, where no handle leads
@@ -30,7 +30,7 @@ use find::Blocks;
 pub use report::{IndexState, LostRange, SalvageReport};
 use scan::SECTOR;
 
-/// How [`salvage`] treats a table.
+/// Options of [`salvage`].
 ///
 /// ```
 /// use std::ops::ControlFlow;
@@ -57,21 +57,21 @@ pub struct SalvageOptions<'a> {
 }
 
 impl<'a> SalvageOptions<'a> {
-    /// The kind of keys is what the table says, or else guessed from them.
+    /// The kind of keys is taken from the table's properties, or else guessed from the keys.
     pub fn new() -> SalvageOptions<'a> {
         SalvageOptions::default()
     }
 
-    /// Says what kind of keys the damaged table has, as [`VerifyOptions::keys`](crate::VerifyOptions::keys) does. By default, that is what the
-    /// table says, or else a guess. What the caller says is trusted.
+    /// Sets the kind of the damaged table's keys, like [`VerifyOptions::keys`](crate::VerifyOptions::keys). By default, it is taken from
+    /// the table's properties, or else guessed. The caller is trusted.
     pub fn keys(mut self, kind: KeyKind) -> SalvageOptions<'a> {
         self.keys = Some(kind);
         self
     }
 
     /// Calls `callback` after each block that was examined or copied, and after each part of the file that was searched.
-    /// On [`ControlFlow::Break`] the run ends, and the report says that it was [cancelled](SalvageReport::cancelled). What
-    /// was copied until then stays in the builder.
+    /// On [`ControlFlow::Break`] the run ends, and the report says that it was [cancelled](SalvageReport::cancelled).
+    /// Entries copied until then stay in the builder.
     pub fn progress(
         mut self,
         callback: impl FnMut(Progress) -> ControlFlow<()> + 'a,
@@ -81,48 +81,49 @@ impl<'a> SalvageOptions<'a> {
     }
 }
 
-/// Copies what can be read of the damaged table in `source` to `builder`, in order, and reports what is lost. The caller finishes the
-/// builder. For a database's table, pass [`DbTableBuilder::table_mut`].
+/// Copies the readable part of the damaged table in `source` to `builder`, in order, and reports what is lost. The caller finishes
+/// the builder. For a database's table, pass [`DbTableBuilder::table_mut`].
 ///
-/// 1. An intact footer is trusted. If the index that it leads to is sound, the index says what the table is: each block that it
-///    lists is copied if its checksum is right and its keys ascend, between those of the index. Nothing else is copied. Damage to
-///    one block costs that block only.
-/// 2. Otherwise blocks are found by their checksums, and through what is left of a damaged index. What a block is shows in its contents: a
-///    metaindex in names and handles, properties in their names, an index in handles of blocks that follow each other from
-///    the front of the file. If that index is sound, the first rule applies.
-/// 3. Without an index, data is copied in the order of the file. A block whose keys do not come after those of the block before is left
-///    out, and so is one that would shut out its successor.
+/// 1. An intact footer is trusted. If the index that it leads to is sound, the index decides: each block that it lists is copied
+///    if its checksum is correct and its keys ascend between those of the index. Nothing else is copied. Damage to one block
+///    costs that block only.
+/// 2. Otherwise blocks are found by their checksums, and through the rest of a damaged index. A block is recognised by its contents: a
+///    metaindex by names and handles, properties by their names, an index by the handles of blocks that follow each other from the start
+///    of the file. If that index is sound, the first rule applies.
+/// 3. Without an index, data is copied in the order of the file. A block whose keys do not come after those of the previous block is
+///    left out, and so is one that would exclude its successor.
 ///
-/// **Nothing is invented**: nothing is copied without a right checksum, and metadata is not taken for data. What is left out
-/// is [reported](SalvageReport::lost), sound blocks that have no place by these rules among it. Two kinds of blocks look
+/// **Nothing is invented**: nothing is copied without a correct checksum, and metadata is not mistaken for data. Everything left
+/// out is [reported](SalvageReport::lost), including sound blocks that have no place by these rules. Two kinds of blocks look
 /// alike: a data block whose one value is the handle of a block at offset 0, and the index of a table of one block. Without a
-/// footer, both are [set aside](SalvageReport::set_aside), unless that block is all the data that was found. And without an index,
-/// blocks that were stored in a value of a damaged block are data like any other if their keys come after the last ones.
+/// footer, both are [set aside](SalvageReport::set_aside), unless the other block is the only data that was found. And without an
+/// index, blocks that were stored in a value of a damaged block count as data if their keys come after the last ones.
 ///
-/// In what its options leave open, the new table is like the damaged one, as far as that shows: it has its codec; its filter, if the policy
-/// is built in; blocks that end where the old ones do; and the properties of an application that the caller has not set.
+/// Except where its options say otherwise, the new table is like the damaged one, as far as that is known: it has its codec; its filter, if
+/// the policy is built in; blocks that end where the old ones did; and the application's properties that the caller has not set.
 ///
-/// A part of the source that cannot be read is lost like a damaged one, and the [reason](LostRange::reason) quotes
-/// the source's error. When a read fails during a search, smaller parts are tried, down to 4 KiB.
+/// A part of the source that cannot be read is lost like a damaged one, and the [reason](LostRange::reason) quotes the
+/// source's error. When a read fails during a search, smaller parts are tried, down to 4 KiB.
 ///
 /// # Cost
 ///
-/// Two reads of each data block, and three without an index. After damage, blocks are searched for by their checksums, in windows of
-/// 4 MiB: one larger than 2 MiB is found by the index, after another block and at the front of the file, but not right after
-/// damage. The end of a damaged block is looked for up to the end of the file, in all over four times the file, and then over 64 KiB
-/// each. Memory: the largest blocks, some 100 bytes for each, and up to 120 MB while windows are searched.
+/// Reads each data block twice, and three times without an index. After damage, blocks are found by their checksums, in windows of 4 MiB: a
+/// block larger than 2 MiB is found by the index, after another block and at the start of the file, but not right after damage. The end of
+/// a damaged block is searched for up to the end of the file. Once these searches have read four times the file's size, each is limited to
+/// 64 KiB. Memory: the largest blocks, some 100 bytes for each block, and up to 120 MB while windows are searched.
 ///
 /// # Errors
 ///
-/// - Those of [`TableBuilder::add`].
-/// - [`ErrorKind::TooLarge`] if the keys in the new table's index would take more than 64 times the file and a megabyte.
+/// - Errors of [`TableBuilder::add`].
+/// - [`ErrorKind::TooLarge`] if the keys in the new table's index would take more than 64 times the file's size plus a
+///   megabyte.
 /// - [`ErrorKind::Io`] if nothing of the source can be read.
 /// - [`ErrorKind::NotATable`] for the table of another program, such as RocksDB, by the magic number at its end.
-/// - [`ErrorKind::DatabaseTable`] for a database's table, or what may be one, and the builder of a plain table.
+/// - [`ErrorKind::DatabaseTable`] for a database's table, or what may be one, with the builder of a plain table.
 /// - [`ErrorKind::Comparator`] if the keys are not in the builder's order: the table names another comparator, its index does not
-///   ascend, or most blocks do not; and for a plain table and the builder of a database's.
+///   ascend, or most blocks do not; also for a plain table with the builder of a database's.
 ///
-/// After the last four, nothing was added.
+/// With the last four, nothing was added.
 ///
 /// ```
 /// use leveltable::WriteOptions;
@@ -177,7 +178,7 @@ pub fn salvage<D: Destination>(
     blocks
         .check_keys(options.keys, entries, planned.as_ref())
         .map_err(at_path)?;
-    // Where no data block compresses well, the index may.
+    // If no data block is compressed, the index may be.
     let codecs = blocks.found.values().filter_map(|found| found.codec);
     let codec = codecs.min_by_key(|codec| *codec == "none");
     blocks.style.codec = codec;
@@ -203,7 +204,7 @@ pub fn salvage<D: Destination>(
 }
 
 impl Blocks<'_> {
-    /// Refuses a builder for another kind of keys, or another order. `named` is the kind that the caller named.
+    /// Rejects a builder for another kind of keys, or another order. `named` is the kind that the caller named.
     fn check_keys(
         &self,
         named: Option<KeyKind>,
@@ -237,7 +238,7 @@ impl Blocks<'_> {
         self.check_order(stated, ascends)
     }
 
-    /// Refuses a builder of another kind than these keys; a plain one also if they may be a database's.
+    /// Rejects a builder for another kind than these keys; a plain one also if they may be a database's.
     fn check_kind(&self, kind: Option<KeyKind>, may_be_database: bool) -> Result<()> {
         let is_plain = matches!(self.order, Order::Bytewise);
         if is_plain && (kind == Some(KeyKind::Database) || may_be_database) {

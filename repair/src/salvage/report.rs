@@ -1,4 +1,4 @@
-//! What a salvage reports.
+//! The report of a salvage.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,39 +12,39 @@ use super::salvage;
 #[cfg(doc)]
 use leveltable::format::Properties;
 
-/// Counts of what [`salvage`] copied, and the ranges that are lost.
+/// Counts of what [`salvage`] copied, and the lost ranges.
 ///
-/// Its [`Display`](fmt::Display) is for people: a line of figures and a line for each range that is lost.
+/// Its [`Display`](fmt::Display) is for people: a line of figures and a line for each lost range.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use]
 pub struct SalvageReport {
     /// Size of the damaged file.
     pub file_bytes: u64,
-    /// Entries copied.
+    /// Number of entries copied.
     pub entries: u64,
-    /// Data blocks copied.
+    /// Number of data blocks copied.
     pub data_blocks: u64,
-    /// Number of entries that the damaged table had by its [`Properties`], if those were found.
+    /// Number of entries of the damaged table according to its [`Properties`], if those were found.
     pub stated_entries: Option<u64>,
-    /// Number of data blocks that it had by its [`Properties`], if those were found.
+    /// Number of its data blocks according to its [`Properties`], if those were found.
     pub stated_data_blocks: Option<u64>,
     /// State of the index.
     pub index: IndexState,
-    /// The ranges of the file from which nothing was copied although there was data, or may have been, in the order of
-    /// the keys around them. Sound blocks that the index does not list come last.
+    /// The ranges of the file with data, or what may have been data, from which nothing was copied, in the order of the
+    /// keys around them. Sound blocks that the index does not list come last.
     pub lost: Vec<LostRange>,
-    /// Sound blocks that were not taken for data, and what they were taken for.
+    /// Sound blocks that were not treated as data, and the section that they were taken for.
     pub set_aside: Vec<(Section, Range<u64>)>,
-    /// Whether the progress callback ended the run early. This report then lacks what would have followed.
+    /// Whether the progress callback ended the run early. This report then ends there.
     pub cancelled: bool,
 }
 
-/// Part of a file whose entries are lost; one of [`SalvageReport::lost`].
+/// A part of a file whose entries are lost; one of [`SalvageReport::lost`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LostRange {
-    /// Offsets in the file.
+    /// Its offsets in the file.
     pub range: Range<u64>,
     /// Why it could not be copied.
     pub reason: String,
@@ -72,7 +72,7 @@ pub enum IndexState {
 }
 
 impl SalvageReport {
-    /// What is known before anything is copied.
+    /// A report before anything is copied.
     pub(super) fn of(blocks: &Blocks<'_>) -> SalvageReport {
         let found = blocks.found.values();
         let set_aside = found.filter(|found| found.section != Section::Data);
@@ -92,14 +92,14 @@ impl SalvageReport {
         }
     }
 
-    /// Bytes of all ranges that are [lost](SalvageReport::lost).
+    /// Total size of all [lost](SalvageReport::lost) ranges in bytes.
     pub fn lost_bytes(&self) -> u64 {
         let lost = self.lost.iter();
         let lens = lost.map(|lost| lost.range.end - lost.range.start);
         lens.fold(0, u64::saturating_add)
     }
 
-    /// Whether the run came to its end and the whole table was copied, as its index or its properties say what the whole is.
+    /// Whether the run came to its end and the whole table was copied, according to its index or its properties.
     ///
     /// False if neither was found, or if [data was found that was not copied](SalvageReport::lost).
     pub fn is_complete(&self) -> bool {
@@ -109,7 +109,7 @@ impl SalvageReport {
             && !self.cancelled
     }
 
-    /// Whether as many entries and data blocks were copied as the table's [`Properties`] state. True if none were found.
+    /// Whether as many entries and data blocks were copied as the table's [`Properties`] say. True if none were found.
     pub fn is_as_stated(&self) -> bool {
         let stated = self.stated_entries.zip(self.stated_data_blocks);
         stated.is_none_or(|stated| stated == (self.entries, self.data_blocks))

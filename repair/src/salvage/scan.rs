@@ -1,7 +1,7 @@
 //! Finds the frames of a damaged file by their checksums alone.
 //!
-//! Blocks follow each other, in an aligned table after padding. So after a sound frame the next one begins, and it ends where the
-//! checksum of the bytes so far is right: one pass, whatever its length. After damage, neither end is known:
+//! Blocks follow each other, in an aligned table after padding. So the next frame begins right after a sound one, and it ends
+//! where the checksum of the bytes so far is correct: one pass, whatever its length. After damage, neither end is known:
 //! [`frames_by_checksum`] then finds all frames in a window at once.
 
 use std::ops::{ControlFlow, Range};
@@ -12,29 +12,29 @@ use leveltable::sister_crates::page;
 use super::checksums::{TRAILER_LEN, frame_end, frames_by_checksum};
 use crate::file::File;
 
-/// Bytes searched at once. After damage, frames of up to half of this are found.
+/// Number of bytes searched at once. After damage, frames of up to half of this are found.
 const WINDOW: u64 = 4 << 20;
 
-/// Bytes read at once where few are needed.
+/// Number of bytes read at once if few are needed.
 const CHUNK: u64 = 64 << 10;
 
-/// Bytes read at once where larger reads fail: a disk's sector.
+/// Number of bytes read at once if larger reads fail: a disk's sector.
 pub(super) const SECTOR: u64 = 4 << 10;
 
 /// Searches parts of a file.
 pub(super) struct Scanner<'a> {
     file: &'a File,
-    /// Bytes that walks may still pass over without finding an end. Then each passes over a chunk at most.
+    /// Number of bytes that walks may still search without finding an end. After that, each searches at most a chunk.
     budget: u64,
-    /// The bytes that were read last for a walk, and where they begin.
+    /// The bytes last read for a walk, and where they begin.
     chunk: (u64, Bytes),
-    /// The window that was searched last, and where it begins.
+    /// The window searched last, and where it begins.
     window: (u64, Bytes),
-    /// The frames in it that were not offered yet, the first one last.
+    /// The frames in it that have not been offered yet, the first one last.
     pending: Vec<(u32, u32)>,
 }
 
-/// Takes a frame whose checksum is right: where it begins, and whether a frame was expected there. Returns whether it is a block.
+/// Takes a frame with a correct checksum: where it begins, and whether a frame was expected there. Returns whether it is a block.
 type Take<'t> = dyn FnMut(u64, Bytes, bool) -> bool + 't;
 
 impl Scanner<'_> {
@@ -75,7 +75,7 @@ impl Scanner<'_> {
         ControlFlow::Continue(())
     }
 
-    /// The frame that begins where `range` does.
+    /// The frame that begins at the start of `range`.
     fn walk(&mut self, range: Range<u64>) -> Option<Bytes> {
         let (mut register, mut at) = (u32::MAX, range.start);
         let end = if self.budget > 0 {
@@ -95,7 +95,7 @@ impl Scanner<'_> {
         None
     }
 
-    /// Bytes from `at` on, at least a trailer of them, up to `end` at most.
+    /// Bytes from `at` on, at least as many as a trailer, up to `end` at most.
     fn chunk_at(&mut self, at: u64, end: u64) -> Bytes {
         let is_in = |(start, chunk): &(u64, Bytes)| {
             *start <= at && at + TRAILER_LEN as u64 <= start + chunk.len() as u64
@@ -146,7 +146,7 @@ impl Scanner<'_> {
     }
 }
 
-/// Bytes of padding at `at`, if zeros lie up to the next page.
+/// Number of bytes of padding at `at`, if there are zeros up to the next page.
 pub(super) fn padding(file: &File, at: u64) -> u64 {
     let end = at + page::to_boundary(at);
     let fits = at > 0 && end < file.size;

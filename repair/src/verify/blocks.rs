@@ -12,7 +12,7 @@ use super::run::{Extent, Run};
 
 pub(super) fn check_footer(run: &mut Run<'_>) -> Option<Footer> {
     let place = (Section::Footer, run.file.footer_offset());
-    // It is no gap, even if it is damaged.
+    // Even a damaged footer is not a gap.
     run.extents.push((place.1, run.file.size, place.0));
     let footer = run.file.footer();
     let footer = footer.map_err(|error| run.report.find_error(place, &error));
@@ -28,7 +28,7 @@ pub(super) fn check_footer(run: &mut Run<'_>) -> Option<Footer> {
 }
 
 /// Checks whether the blocks that handles lead to cover the file, without overlaps. `is_complete`: whether an index
-/// vouches that there are no other data blocks.
+/// guarantees that there are no other data blocks.
 pub(super) fn check_coverage(run: &mut Run<'_>, is_complete: bool) {
     let mut extents = std::mem::take(&mut run.extents);
     extents.sort_unstable();
@@ -55,7 +55,7 @@ pub(super) fn check_coverage(run: &mut Run<'_>, is_complete: bool) {
     }
 }
 
-/// Whether two data blocks have nothing between them but the padding of an aligned table.
+/// Whether two data blocks have only the padding of an aligned table between them.
 fn is_padding(run: &Run<'_>, (_, end_before, before): Extent, (start, end, next): Extent) -> bool {
     let len = start - end_before;
     let is_padding = |bytes: Bytes| page::is_padding(end_before, &bytes);

@@ -1,4 +1,4 @@
-//! Walks the index and the data blocks that it leads to: keys against each other, against the index, and against
+//! Walks the index and the data blocks that it leads to: checks keys against each other, against the index, and against
 //! the filters.
 
 use leveltable::Section;
@@ -72,8 +72,8 @@ pub(super) fn report_disorder(run: &mut Run<'_>, walked: Walked, place: Place) -
     walked.ends
 }
 
-/// Checks the ends of data block `i` at `offset` against its index key, and against those before: the previous index key, and the last
-/// key of the previous block.
+/// Checks the ends of data block `i` at `offset` against its index key, the previous index key, and the last key of the previous
+/// block.
 fn check_ends(
     run: &mut Run<'_>,
     (i, offset): (u64, u64),
@@ -105,7 +105,7 @@ fn check_ends(
     }
 }
 
-/// Walks a data block: structure, order, form of the keys, and each key against the filters. Returns its ends.
+/// Walks a data block: checks structure, order, form of the keys, and each key against the filters. Returns its ends.
 fn check_block(run: &mut Run<'_>, handle: BlockHandle, named_by: Place) -> Option<KeySpan> {
     let block = run.load(handle, Section::Data, named_by, Entries::new)?;
     let place = (Section::Data, handle.offset);
@@ -128,7 +128,7 @@ fn check_block(run: &mut Run<'_>, handle: BlockHandle, named_by: Place) -> Optio
     report_disorder(run, walked, place)
 }
 
-/// Counts an entry, with its version if the properties state those of the table.
+/// Counts an entry, and its version if the properties count versions.
 fn count_entry(run: &mut Run<'_>, key: &[u8], value: &[u8], states_versions: bool) {
     let counted = &mut run.counted;
     counted.entries += 1;
@@ -142,7 +142,7 @@ fn count_entry(run: &mut Run<'_>, key: &[u8], value: &[u8], states_versions: boo
     }
 }
 
-/// Asks the filters for `key`, of the data block at `offset`, and notes which of them reject it.
+/// Looks up `key`, of the data block at `offset`, in the filters, and notes which of them reject it.
 fn ask_filters(run: &mut Run<'_>, offset: u64, key: &[u8]) {
     let order = run.order.as_ref();
     let asked = order.map_or(key, |order| order.filter_key(key));
@@ -175,7 +175,7 @@ pub(super) fn report_filters(run: &mut Run<'_>) {
         .iter()
         .filter(|extent| extent.2 == Section::Data);
     let last = data.map(|(offset, ..)| *offset).max();
-    // Where the caller named the order of the keys as they are stored, readers do not ask a filter that may hold user keys.
+    // If the caller named the order of stored keys, readers do not use a filter that may hold user keys.
     let stated = run.stated();
     let is_asked = run.options.keys.is_some()
         || named_order(&run.options.open).is_none()
@@ -201,14 +201,14 @@ pub(super) fn report_filters(run: &mut Run<'_>) {
     }
 }
 
-/// What a walk through a block shows.
+/// The result of a walk through a block.
 pub(super) struct Walked {
     ends: Option<KeySpan>,
-    /// The first key that does not come after the one before: what was expected and what was found.
+    /// The first key that does not come after the previous one: what was expected and what was found.
     pub(super) disorder: Option<(String, String)>,
 }
 
-/// Calls `each` with each entry of a block: the key before, key and value. In no order does a key come after itself.
+/// Calls `each` with each entry of a block: the previous key, key and value. In no order does a key come after itself.
 pub(super) fn walk(
     mut entries: Entries,
     order: Option<&Order>,

@@ -1,4 +1,4 @@
-//! A filter of the table, and what it says of a key.
+//! A filter of the table, and its answers.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use leveltable::format::FilterBlock;
 
 use super::report::Tally;
 
-/// A sound filter block, of a known policy the first.
+/// A sound filter block, the first one of a known policy.
 pub(super) struct Filter {
     pub(super) of: FilterOf,
     pub(super) block: FilterBlock,
@@ -16,7 +16,7 @@ pub(super) struct Filter {
     pub(super) hidden: Tally,
 }
 
-/// What a filter holds.
+/// The contents of a filter.
 pub(super) enum FilterOf {
     Keys(Arc<dyn FilterPolicy>),
     Prefixes(Arc<dyn PrefixExtractor>),
@@ -31,7 +31,7 @@ impl FilterOf {
         }
     }
 
-    /// Whether readers use one of the two.
+    /// Whether readers use only one of the two.
     pub(super) fn is_like(&self, other: &FilterOf) -> bool {
         match (self, other) {
             (FilterOf::Keys(own), FilterOf::Keys(other)) => own.name() == other.name(),
@@ -42,7 +42,7 @@ impl FilterOf {
 }
 
 impl Filter {
-    /// Whether it passes a key, which is in the data block at `offset`. `None` if it does not cover that.
+    /// Whether it passes a key of the data block at `offset`. `None` if it does not cover that block.
     pub(super) fn ask(&self, offset: u64, key: &[u8]) -> Option<bool> {
         match &self.of {
             FilterOf::Keys(policy) => {

@@ -1,4 +1,4 @@
-//! Checks the metaindex, and reads what it names: filters, properties and pieces.
+//! Checks the metaindex, and reads what it lists: filters, properties and pieces.
 
 use bytes::Bytes;
 use leveltable::Section;
@@ -12,19 +12,20 @@ use super::filter::{Filter, FilterOf};
 use super::report::{Place, Severity, Tally};
 use super::run::Run;
 
-/// A longer key is left out of the properties.
+/// Longer keys are left out of the properties.
 const MAX_KEY_LEN: usize = 4096;
 
-/// Checks the metaindex, which is at `place`, and loads what it leads to.
+/// Checks the metaindex, which is at `place`, and loads the blocks that it leads to.
 pub(super) fn check_metaindex(run: &mut Run<'_>, metaindex: Entries, place: Place) {
-    // Properties first: they say which filter is theirs.
+    // Properties first: they name the filter of keys.
     let block = metaindex.block().clone();
     if let Some(handle) = handle_of(&block, Named::Properties) {
         let decode = |block: Bytes| Properties::decode(&block);
         let stated = run.load(handle, Section::Properties, place, decode);
         run.properties = stated.map(|stated| (stated, (Section::Properties, handle.offset)));
     }
-    // No names are kept but those of policies and extractors that are known: together, they could be the square of the block.
+    // Only the names of known policies and extractors are kept: together, all names could take the square of the block's
+    // size.
     let (mut filters, mut others) = (Vec::new(), Vec::new());
     let walked = walk(metaindex, Some(&Order::Bytewise), |_, name, value| {
         match (Named::of(name), BlockHandle::decode(value)) {
@@ -71,7 +72,8 @@ fn note_filter(run: &mut Run<'_>, name: &[u8], handle: BlockHandle) {
     }
 }
 
-/// Looks at what an entry of another name leads to. It may hold anything; if it holds the handle of a block, the block is no gap.
+/// Examines the block that an entry with another name leads to. The entry may hold anything; if it holds the handle of a block,
+/// the block is not a gap.
 fn look_at_other(run: &mut Run<'_>, handle: BlockHandle, by: Place) {
     if let Ok(range) = run.file.range_of(handle, Section::Metaindex, by)
         && let Ok(frame) = run.read(range.clone())
@@ -98,8 +100,8 @@ fn load_pieces(run: &mut Run<'_>, handle: BlockHandle, by: Place, filters: &[Blo
     }
 }
 
-/// Reads a filter block, and compares it with `about.pieces`. Keeps it if it is known what it holds, and it is the first of that:
-/// readers use the first of a policy, and the first of prefixes.
+/// Reads a filter block, and compares it with `about.pieces`. Keeps it if its contents are known, and it is the first of its
+/// kind: readers use the first one of a policy, and the first one of prefixes.
 fn load_filter(run: &mut Run<'_>, handle: BlockHandle, of: Option<FilterOf>, by: Place) {
     let Some(payload) = run.load(handle, Section::Filter, by, Ok) else {
         return;
@@ -128,7 +130,7 @@ fn load_filter(run: &mut Run<'_>, handle: BlockHandle, of: Option<FilterOf>, by:
     }));
 }
 
-/// Compares the properties with what was counted. That may be incomplete if anything else is wrong.
+/// Compares the properties with the counts. These may be incomplete if anything else is wrong.
 pub(super) fn compare_properties(run: &mut Run<'_>) {
     let is_complete = run.report.blocks_are_sound();
     let Some((stated, place)) = run.properties.take().filter(|_| is_complete) else {
@@ -153,7 +155,7 @@ fn handle_of(metaindex: &Bytes, named: Named<'_>) -> Option<BlockHandle> {
     None
 }
 
-/// The properties that are compared, in words.
+/// The properties to compare, as text.
 fn figures(properties: &Properties) -> [(&'static str, String); 12] {
     let number = |number: u64| number.to_string();
     let text = |text: &[u8]| format!("\"{}\"", text.escape_ascii());

@@ -38,25 +38,24 @@ use report::Place;
 pub use report::{Finding, Severity, VerifyReport};
 use run::Run;
 
-/// Checks the table in `source` and reports everything that is wrong with it, also if the table does not open.
+/// Checks the table in `source` and reports everything that is wrong with it, even if the table does not open.
 ///
-/// The whole file is read: the footer, each block's checksum and structure, the order of keys in blocks and across them, the
-/// index key of each data block against its neighbours, the first filter of each known policy against each key, the properties
-/// against what was counted, `about.pieces` against what it divides, and whether blocks overlap or leave gaps. If the footer or
-/// the index is damaged, no data block is checked.
+/// Reads the whole file, and checks the footer, each block's checksum and structure, the order of keys in blocks and across
+/// them, the index key of each data block against its neighbours, the first filter of each known policy against each key, the
+/// properties against the counts, `about.pieces` against what it divides, and whether blocks overlap or leave gaps. If the
+/// footer or the index is damaged, no data block is checked.
 ///
-/// The kind and the order of the keys are what the options say, or else the properties. Without properties, index and first block
-/// decide: if keys ascend neither bytewise nor as a database's do, the order is [unknown](VerifyReport::unknown_order), and so it is
-/// if the properties name a comparator that the options do not. That is a state of its own, since everything else is
-/// checked. Keys that are out of order later are damage. Where nothing says of which kind keys are that fit both, a filter
-/// has to pass them as they are stored or their user keys.
+/// The kind and the order of the keys are taken from the options, or else from the properties. Without properties, index and first
+/// block decide: if keys ascend neither bytewise nor as a database's do, the order is [unknown](VerifyReport::unknown_order); it is
+/// also unknown if the properties name a comparator that the options do not. That is reported separately, since everything else is
+/// checked. Keys that are out of order later are damage. If the keys fit both kinds and nothing says which it is, a filter must pass either the stored keys or their user keys.
 ///
-/// Costs a read of the whole file, and of the first block again (no block goes to the cache), and the memory of its largest block, of its
-/// index, and of 24 bytes for each block. A file whose handles overlap is read at most twice over.
+/// Costs a read of the whole file, and of the first block again (no block is cached), and the memory of its largest block, of its index,
+/// and of 24 bytes for each block. A file whose handles overlap is read at most twice.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Io`] if the source cannot tell its size. Everything else is in the report: a read that fails is a
+/// [`ErrorKind::Io`] if the size of the source cannot be read. Everything else is in the report: a failed read is a
 /// finding, and the rest is still checked.
 ///
 /// ```
@@ -86,7 +85,7 @@ fn check(run: &mut Run<'_>) {
     let index = check_footer(run).and_then(|footer| check_metadata(run, footer));
     let block = index.as_ref().map(|(index, _)| index.block().clone());
     choose_order(run, block.as_ref());
-    // Whether an index vouches that there are no other data blocks.
+    // Whether an index guarantees that there are no other data blocks.
     let is_complete = index.is_some();
     if let Some((index, place)) = index {
         check_data(run, index, place);
@@ -105,7 +104,7 @@ fn check(run: &mut Run<'_>) {
     run.options.progress.complete();
 }
 
-/// Checks the metaindex and what it names. Returns the index, if it is sound, and its place.
+/// Checks the metaindex and the blocks that it lists. Returns the index, if it is sound, and its place.
 fn check_metadata(run: &mut Run<'_>, footer: Footer) -> Option<(Entries, Place)> {
     let named_by = (Section::Footer, run.file.footer_offset());
     let (index_at, at) = (footer.index, footer.metaindex);
@@ -123,8 +122,8 @@ fn check_metadata(run: &mut Run<'_>, footer: Footer) -> Option<(Entries, Place)>
     Some((index?, (Section::Index, index_at.offset)))
 }
 
-/// Chooses the kind of keys, and their order: what the options say, or the properties, or else the keys of the index and of
-/// the first block.
+/// Chooses the kind of keys, and their order: from the options, or the properties, or else the keys of the index and of the
+/// first block.
 fn choose_order(run: &mut Run<'_>, index: Option<&Bytes>) {
     let named = named_order(&run.options.open).cloned();
     let is_internal = named.as_ref().is_some_and(Order::shortens_filter_keys);
@@ -171,7 +170,7 @@ fn choose_order(run: &mut Run<'_>, index: Option<&Bytes>) {
     run.order = Some(order).filter(|_| !run.report.unknown_order);
 }
 
-/// The index and the first data block, whose keys tell of which kind all are.
+/// The index and the first data block, whose keys are evidence of their kind.
 fn first_blocks(file: &File, index: &Bytes) -> Vec<(Section, Bytes)> {
     let mut blocks = vec![(Section::Index, index.clone())];
     let first = handles(index).next();
@@ -183,7 +182,7 @@ fn first_blocks(file: &File, index: &Bytes) -> Vec<(Section, Bytes)> {
     blocks
 }
 
-/// What the keys of the first blocks say about their kind.
+/// The evidence of the first blocks' keys about their kind.
 fn evidence_of(blocks: &[(Section, Bytes)]) -> Evidence {
     let mut evidence = Evidence::default();
     for (section, block) in blocks {
@@ -195,7 +194,7 @@ fn evidence_of(blocks: &[(Section, Bytes)]) -> Evidence {
     evidence
 }
 
-/// Walks a block, if it has the form of one. Returns whether keys are not in this order.
+/// Walks a block, if its structure is correct. Returns whether its keys are out of this order.
 fn walk_block(
     block: &Bytes,
     order: Option<&Order>,

@@ -1,4 +1,4 @@
-//! What a caller chooses about a verification.
+//! Options for a verification.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ use crate::progress::{Progress, Reporter};
 #[cfg(doc)]
 use leveltable::db::InternalKeyComparator;
 
-/// How [`verify`] checks a table.
+/// Options of [`verify`].
 ///
 /// ```
 /// use std::ops::ControlFlow;
@@ -41,18 +41,19 @@ impl<'a> VerifyOptions<'a> {
         VerifyOptions::default()
     }
 
-    /// How the table would be opened: its [comparator](OpenOptions::comparator), filter policies and prefix extractors. By default as by
+    /// Options for opening the table: its [comparator](OpenOptions::comparator), filter policies and prefix extractors. The default is
     /// [`OpenOptions::new`].
     ///
-    /// Keys that do not ascend in the order of the comparator are damage. For a database's table this is the order of user keys
-    /// if [`keys`](VerifyOptions::keys) says so. Otherwise it is the order of the keys as they are stored, such as an
+    /// Keys that do not ascend in the order of the comparator are damage. For a database's table, this is the order of user
+    /// keys if [`keys`](VerifyOptions::keys) says that it is one. Otherwise it is the order of the stored keys, such as an
     /// [`InternalKeyComparator`]. With [`stored_order`](OpenOptions::stored_order), the order of the keys is not checked.
     pub fn open_options(mut self, options: OpenOptions) -> VerifyOptions<'a> {
         self.open = options;
         self
     }
 
-    /// Says what [kind](KeyKind) of keys the table has. By default that is what the table says, or else what its index and first block look like.
+    /// Sets the [kind](KeyKind) of the table's keys. By default, it is taken from the table's properties, or else from its index and first
+    /// block.
     pub fn keys(mut self, kind: KeyKind) -> VerifyOptions<'a> {
         self.keys = Some(kind);
         self

@@ -8,23 +8,23 @@ use leveltable::{Corruption, Error, ErrorKind, Section};
 #[cfg(doc)]
 use super::verify;
 
-/// Most findings that a report holds; the rest are counted. About a kilobyte each at worst.
+/// Maximum number of findings in a report; the rest are counted. About a kilobyte each at worst.
 const MAX_FINDINGS: usize = 1000;
 
 /// A section, and the offset of its block.
 pub(super) type Place = (Section, u64);
 
-/// How bad a [`Finding`] is.
+/// The severity of a [`Finding`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Severity {
-    /// Unusual, and tolerated by readers: bytes between blocks that are not the padding of
-    /// [`block_align`](leveltable::WriteOptions::block_align), a data block without a filter, bytes after a handle, a footer whose padding is
-    /// not zeros, a version of `about.pieces` that is not known.
+    /// Unusual, but tolerated by readers: bytes between blocks that are not the padding of
+    /// [`block_align`](leveltable::WriteOptions::block_align), a data block without a filter, bytes after a handle, a footer whose padding
+    /// is not zeros, an unknown version of `about.pieces`.
     Warning,
     /// Could not be checked: this build lacks the codec, the source failed, or the handle that leads there is damaged.
     Unchecked,
-    /// Not what a writer writes. Entries are lost, or some reader may return wrong results.
+    /// No writer writes this. Entries are lost, or some reader may return wrong results.
     Damage,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// One thing that [`verify`] found: how bad it is, where it is, what a sound table has there, and what is there.
+/// A finding of [`verify`]: its severity, its place, what a sound table has there, and what is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     severity: Severity,
@@ -43,12 +43,12 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// How bad it is; see [`Finding`].
+    /// Its severity; see [`Finding`].
     pub fn severity(&self) -> Severity {
         self.severity
     }
 
-    /// The part of the file that is concerned; see [`Finding`].
+    /// The affected part of the file; see [`Finding`].
     pub fn section(&self) -> Section {
         self.corruption.section
     }
@@ -84,24 +84,24 @@ impl fmt::Display for Finding {
 pub struct VerifyReport {
     /// Size of the file.
     pub file_bytes: u64,
-    /// Bytes of the blocks that were read and checked, of the footer, and of the padding in an aligned table.
+    /// Number of bytes of the blocks that were read and checked, of the footer, and of the padding in an aligned table.
     pub checked_bytes: u64,
-    /// Data blocks that were sound enough to be walked: none without a sound index.
+    /// Number of data blocks that were sound enough to be walked: none without a sound index.
     pub data_blocks: u64,
-    /// Entries in them.
+    /// Number of entries in them.
     pub entries: u64,
-    /// How often a filter was asked for a key that is present: entries times filters.
+    /// Number of filter lookups for present keys: entries times filters.
     pub filter_checks: u64,
     /// The kind of keys that the table was checked for.
     pub keys: KeyKind,
-    /// Whether the keys are in an order that nobody named: they ascend neither bytewise nor as a database's do, or the table
-    /// names a comparator that the caller did not. Everything but their order was checked.
+    /// Whether the order of the keys is unknown: they ascend neither bytewise nor as a database's do, or the table names a
+    /// comparator that the caller did not. Everything but their order was checked.
     pub unknown_order: bool,
-    /// If so, what shows it.
+    /// The reason, if it is unknown.
     pub order_clue: Option<String>,
     /// Whether the progress callback ended the run early.
     pub cancelled: bool,
-    /// The findings, in the order of offsets: the first 1 000.
+    /// The findings, in the order of offsets: the first 1,000.
     pub findings: Vec<Finding>,
     /// Number of findings of [`Severity::Damage`], including those left out of the list.
     pub damage: u64,
@@ -124,7 +124,7 @@ impl VerifyReport {
         self.damage == 0 && self.unchecked == 0 && !self.cancelled
     }
 
-    /// Number of findings that the [list](VerifyReport::findings) has no room for.
+    /// Number of findings that are not in the [list](VerifyReport::findings).
     pub fn left_out(&self) -> u64 {
         let all = self.damage + self.unchecked + self.warnings;
         all.saturating_sub(self.findings.len() as u64)
@@ -191,13 +191,14 @@ impl VerifyReport {
             _ => Severity::Unchecked,
         };
         let found = error.to_string();
-        // After "found" stands what the file is.
+        // The text after "found" says what the file is.
         let found = found.trim_start_matches("this is ");
         self.find(severity, place, "a LevelDB table that can be read", found);
     }
 }
 
-/// Keys that a filter rejects: the first one described, and how many there are. There can be as many as the table has keys.
+/// Keys that a filter rejects: a description of the first one, and their number. There can be as many as the table has
+/// keys.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     count: u64,
@@ -205,13 +206,13 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Counts one more. `words` returns what was expected and what was found.
+    /// Counts one more key. `words` returns what was expected and what was found.
     pub(super) fn note(&mut self, words: impl FnOnce() -> (String, String)) {
         self.count += 1;
         self.first.get_or_insert_with(words);
     }
 
-    /// The finding in words, if there is any.
+    /// The finding as text, if there is one.
     pub(super) fn words(self) -> Option<(String, String)> {
         let (expected, mut found) = self.first?;
         if self.count > 1 {

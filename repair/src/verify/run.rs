@@ -1,4 +1,4 @@
-//! The state of a verification, and the one way in which it reads a block.
+//! The state of a verification, and its only way to read a block.
 
 use std::ops::Range;
 
@@ -12,32 +12,32 @@ use super::options::VerifyOptions;
 use super::report::{Place, VerifyReport};
 use crate::file::File;
 
-/// Where a block begins and ends in the file, its trailer included.
+/// Start and end of a block in the file, its trailer included.
 pub(super) type Extent = (u64, u64, Section);
 
 /// A run over one file.
 pub(super) struct Run<'a> {
     pub(super) file: &'a File,
     pub(super) options: VerifyOptions<'a>,
-    /// The order of the keys as they are stored, if it is known.
+    /// The order of the stored keys, if it is known.
     pub(super) order: Option<Order>,
-    /// Whether the first keys fit both kinds; and if so, whether nothing else says of which kind they are.
+    /// Whether the first keys fit both kinds and nothing else says of which kind they are.
     pub(super) fits_both_kinds: bool,
     pub(super) is_kind_guessed: bool,
     pub(super) report: VerifyReport,
-    /// Sound filters, of those that the metaindex names.
+    /// The sound filters among those in the metaindex.
     pub(super) filters: Vec<Filter>,
-    /// What divides the index and filters, and where that is.
+    /// The block that divides index and filters, and its place.
     pub(super) pieces: Option<(Pieces, Place)>,
-    /// What the table says of itself, and where.
+    /// The table's properties, and their place.
     pub(super) properties: Option<(Properties, Place)>,
-    /// What the properties are compared with.
+    /// The counts that the properties are compared with.
     pub(super) counted: Properties,
     /// Where data must end: before metaindex and index.
     pub(super) data_end: u64,
-    /// Where all blocks lie that handles lead to.
+    /// The extents of all blocks that handles lead to.
     pub(super) extents: Vec<Extent>,
-    /// Bytes that handles may still ask for. A hostile file could name a large block again and again.
+    /// Number of bytes that may still be read through handles. A hostile file could name a large block again and again.
     pub(super) budget: u64,
 }
 
@@ -61,13 +61,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What the table says of itself.
+    /// The table's properties.
     pub(super) fn stated(&self) -> Option<&Properties> {
         self.properties.as_ref().map(|(stated, _)| stated)
     }
 
-    /// Returns what `decode` makes of the block at `handle`, which the sound block at `named_by` holds. Reports why it cannot be
-    /// read, or what is wrong with it.
+    /// Decodes, with `decode`, the block at `handle`, which is in the sound block at `named_by`. Reports why it cannot be read,
+    /// or what is wrong with it.
     pub(super) fn load<T>(
         &mut self,
         handle: BlockHandle,
@@ -100,7 +100,7 @@ impl<'a> Run<'a> {
         self.extents.push((range.start, range.end, section));
     }
 
-    /// Reads the frame at `range`, unless handles asked for too much before.
+    /// Reads the frame at `range`, unless too much has been read through handles.
     pub(super) fn read(&mut self, range: Range<u64>) -> Result<Bytes> {
         let why = "this block was not read: handles lead to more than twice the file";
         let left = self.budget.checked_sub(range.end - range.start);

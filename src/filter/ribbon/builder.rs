@@ -7,9 +7,9 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::equation::{MAX_COLUMNS, MIN_COLUMNS, SLOTS, TRAILER, equation, rehash, start, starts};
 use crate::filter::FilterBuilder;
 
-/// Layers after which the writer gives up. A layer bumps a tenth of its keys. A layer of one segment keeps all or none, and
-/// none with a probability of at most 1/4. So this many layers are needed with a probability of 10⁻¹⁵, unless keys were
-/// chosen to collide.
+/// Number of layers after which the writer gives up. A layer bumps a tenth of its keys. A layer of one segment keeps all or
+/// none, and keeps none with a probability of at most 1/4. So this many layers are needed with a probability of 10⁻¹⁵,
+/// unless keys were chosen to collide.
 const MAX_LAYERS: usize = 32;
 
 /// Bytes that a filter block adds to a single filter: its offset, its end, and the base.
@@ -19,7 +19,7 @@ pub(super) const BLOCK_OVERHEAD: usize = 9;
 pub(super) struct RibbonBuilder {
     bits_per_key: f64,
     hashes: Pages<u64>,
-    /// [`MAX_LAYERS`]; fewer in tests of what happens if they do not suffice.
+    /// [`MAX_LAYERS`]; fewer in tests of what happens when they do not suffice.
     max_layers: usize,
 }
 
@@ -36,7 +36,7 @@ impl RibbonBuilder {
 impl FilterBuilder for RibbonBuilder {
     fn add_key(&mut self, key: &[u8]) {
         let hash = xxh3_64(key);
-        // Equal keys follow one another.
+        // Equal keys are adjacent.
         if self.hashes.open.last() != Some(&hash) {
             self.hashes.push(hash);
         }
@@ -62,8 +62,8 @@ impl FilterBuilder for RibbonBuilder {
     }
 }
 
-/// A list in pages of 16 KiB: it grows without a copy of itself, and each page is freed when it was read. So the memory of hashes
-/// that were inserted serves the rows.
+/// A list in pages of 16 KiB: it grows without copying, and each page is freed once it has been read. So the memory of inserted
+/// hashes is reused for rows.
 #[derive(Default)]
 struct Pages<T> {
     full: Vec<Vec<T>>,
@@ -100,14 +100,14 @@ type Rows = [(u32, u32); SLOTS];
 #[derive(Default)]
 struct System {
     rows: Pages<Rows>,
-    /// One for each segment.
+    /// One code for each segment.
     codes: Vec<u8>,
     /// For each layer, the number of segments up to its end.
     ends: Vec<usize>,
 }
 
 impl System {
-    /// Makes one more layer of these keys. Returns the keys that it bumps, with their hashes for the next layer.
+    /// Makes one more layer for these keys. Returns the keys that it bumps, with their hashes for the next layer.
     ///
     /// Keys are needed segment by segment, and within a segment by quarters (8 starts), since codes bump whole quarters. They are
     /// sorted in two passes: into at most 256 parts, and then each part, which up to ten million keys fits the processor's cache.
@@ -133,15 +133,15 @@ impl System {
             sort(part, |hash| quarter(hash) - first, &mut ends, &mut sorted);
             let mut begin = 0;
             for &[first, second, _, end] in ends.as_chunks().0 {
-                // Keys at the front are inserted last and bumped first: there the equations of the segment before have
-                // taken slots.
+                // Keys at the front are inserted last and bumped first, since equations of the segment before have
+                // taken slots there.
                 let steps = [(3, second..end), (2, first..second), (1, begin..first)];
                 let failed = steps
                     .into_iter()
                     .find(|(_, step)| !frame.insert(&sorted[step.clone()], starts));
                 let (code, bump_end) = match failed {
                     Some((code, step)) => (code, step.end),
-                    None => (0, begin), // every key is in
+                    None => (0, begin), // all keys fit
                 };
                 for &hash in &sorted[begin..bump_end] {
                     bumped.push(rehash(hash));
@@ -177,7 +177,7 @@ impl System {
 
     /// Appends the filter.
     fn write(self, columns: usize, narrow: usize, dst: &mut Vec<u8>) {
-        // Solved in lanes, one for each column. Up to 15 bits per key need at most 16.
+        // Solved in lanes, one per column. Up to 15 bits per key need at most 16.
         let solve = if columns < 16 {
             solve::<16>
         } else {
@@ -186,7 +186,7 @@ impl System {
         solve(self.rows, columns, narrow, dst);
         let packed = |four: &[u8]| four.iter().rev().fold(0, |byte, code| byte << 2 | code);
         dst.extend(self.codes.chunks(4).map(packed));
-        // 32 bits can count the segments: a filter block is shorter than 4 GiB.
+        // 32 bits suffice to count segments: a filter block is shorter than 4 GiB.
         for &end in self.ends.iter().rev() {
             dst.extend_from_slice(&(end as u32).to_le_bytes());
         }
@@ -195,7 +195,7 @@ impl System {
     }
 }
 
-/// Puts the hashes in the order of their quarters. `ends` has a zero for each quarter, in place of which comes where its hashes end.
+/// Sorts the hashes by quarter. `ends` has a zero for each quarter, which is replaced by the end of its hashes.
 #[expect(clippy::indexing_slicing, reason = "places are counted here")]
 fn sort(
     hashes: Pages<u64>,
@@ -222,7 +222,8 @@ fn sort(
 
 /// Appends the words. From the last slot to the first, each equation determines its slot from the slots after it.
 ///
-/// These are added by fours: for each four slots of the segment and the one after it, `sums` has the sum of every subset.
+/// These are added four at a time: for each four slots of the segment and the next one, `sums` has the sum of every
+/// subset.
 #[expect(clippy::indexing_slicing, reason = "16 times 4 are two segments")]
 fn solve<const LANES: usize>(rows: Pages<Rows>, columns: usize, narrow: usize, dst: &mut Vec<u8>) {
     let first_word = |segment: usize| segment * columns + segment.saturating_sub(narrow);
@@ -277,7 +278,7 @@ fn segments_for(keys: usize) -> usize {
 /// The equations of a segment during elimination: those of its 32 slots and of the 32 after it, since keys that start in the
 /// segment reach that far.
 struct Frame {
-    /// Each at the place of its lowest set bit. Bit 0 is the segment's first slot.
+    /// Each at the index of its lowest set bit. Bit 0 is the segment's first slot.
     coefficients: [u64; 2 * SLOTS],
     fingerprints: [u32; 2 * SLOTS],
     /// A bit for each place that has an equation. Other places hold old values.
@@ -294,7 +295,7 @@ impl Frame {
     /// Inserts the equations of these keys, which start in the segment. If one contradicts the others, inserts none and returns
     /// `false`.
     ///
-    /// Two are on the way at a time. Each step of an equation waits for the step before, so two side by side take hardly
+    /// Two are in progress at a time. Each step of an equation depends on the step before, so two at once take hardly
     /// longer than one.
     fn insert(&mut self, hashes: &[u64], starts: u64) -> bool {
         let before = self.taken;
@@ -321,8 +322,8 @@ impl Frame {
         a.1 | b.1 == 0
     }
 
-    /// Eliminates the lowest slot of an equation if that is taken, and otherwise puts the equation there. Returns whether it is still on
-    /// its way; if not, it has no slots, and a fingerprint only if it contradicts the others.
+    /// Eliminates the lowest slot of an equation if that is taken, and otherwise puts the equation there. Returns whether it is still in
+    /// progress; if not, it has no slots, and a fingerprint only if it contradicts the others.
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "a slot below 64, taken modulo 64")]
     fn step(&mut self, equation: &mut (u64, u32)) -> bool {

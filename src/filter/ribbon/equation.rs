@@ -1,25 +1,24 @@
-//! From a hash to a start and an equation, and the limits of the encoding: what builder and reader share.
+//! From a hash to a start and an equation, and the limits of the encoding: shared by builder and reader.
 
-/// Slots in a segment, and coefficients in an equation.
+/// Number of slots in a segment, and of coefficients in an equation.
 pub(super) const SLOTS: usize = 32;
 
-/// Bytes at the end of every filter: end of layer 0, narrow, columns, layers.
+/// Number of bytes at the end of every filter: end of layer 0, narrow, columns, layers.
 pub(super) const TRAILER: usize = 10;
 
-/// Fewest columns. A probe reads four at a time.
+/// Minimum number of columns. A probe reads four at a time.
 pub(super) const MIN_COLUMNS: usize = 4;
 
-/// Most columns. A fingerprint has as many bits.
+/// Maximum number of columns. A fingerprint has as many bits.
 pub(super) const MAX_COLUMNS: usize = 32;
 
-/// Number of starts in a layer of `segments`: the slots with 31 more slots after them.
+/// Number of starts in a layer of `segments`: the slots that have 31 more slots after them.
 #[inline]
 pub(super) fn starts(segments: usize) -> u64 {
     (segments as u64 * SLOTS as u64).saturating_sub(SLOTS as u64 - 1)
 }
 
-/// The slot at which the key of this hash starts, in a layer with `starts` starts. The order of the starts is that of the
-/// hashes.
+/// The slot at which the key of this hash starts, in a layer with `starts` starts. Starts are ordered like the hashes.
 #[inline]
 pub(super) fn start(hash: u64, starts: u64) -> u64 {
     ((u128::from(hash) * u128::from(starts)) >> 64) as u64
@@ -32,7 +31,7 @@ pub(super) fn equation(hash: u64) -> (u32, u32) {
     ((row >> 32) as u32 | 1, row as u32)
 }
 
-/// The hash of a bumped key in the next layer. Both steps can be inverted, so different hashes stay different. The factor is
+/// The hash of a bumped key in the next layer. Both steps are invertible, so different hashes stay different. The factor is
 /// the fractional part of pi, times 2⁶⁴.
 #[inline]
 pub(super) fn rehash(hash: u64) -> u64 {

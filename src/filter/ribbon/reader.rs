@@ -1,4 +1,4 @@
-//! Looks keys up in a ribbon filter, which may be there in parts.
+//! Looks keys up in a ribbon filter, of which only parts may be in memory.
 
 use std::ops::Range;
 
@@ -6,14 +6,14 @@ use super::equation::{MAX_COLUMNS, SLOTS, TRAILER, equation, rehash, start, star
 use crate::coding::fixed32_at;
 
 /// Number of slots at the front of a segment whose keys are bumped: 0, 8, 16 or 32 for the low two bits of `code`. A shift,
-/// since the processor could not predict a branch.
+/// because a branch would be unpredictable.
 #[inline]
 fn bumped_slots(code: u8) -> u64 {
     u64::from(0x2010_0800_u32 >> (8 * (code & 3)) & 0xff)
 }
 
-/// A filter without its words and codes: what says where they lie. Nothing in it is trusted, and `None` is always a filter that
-/// contradicts itself.
+/// A filter without its words and codes: the numbers that say where they lie. Nothing in it is trusted, and `None` always means
+/// a filter that contradicts itself.
 #[derive(Debug)]
 pub(crate) struct Layout {
     /// End of the first layer.
@@ -28,7 +28,8 @@ pub(crate) struct Layout {
     pub(crate) codes_len: usize,
 }
 
-/// Where a layer has a key: the segment that its equation starts in, of all layers, and the slot of the segment.
+/// Where a key is in a layer: the segment in which its equation starts, counted through all layers, and the slot in the
+/// segment.
 #[derive(Clone, Copy)]
 pub(crate) struct Probe {
     hash: u64,
@@ -38,13 +39,13 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// Where among the codes the byte with the segment's code is.
+    /// Offset, within the codes, of the byte with the segment's code.
     #[inline]
     pub(crate) fn code_at(&self) -> usize {
         usize::try_from(self.segment / 4).unwrap_or(usize::MAX)
     }
 
-    /// Whether the key must look in the next layer, by the byte at [`code_at`](Probe::code_at).
+    /// Whether the key must look in the next layer, given the byte at [`code_at`](Probe::code_at).
     #[inline]
     pub(crate) fn is_bumped(&self, codes: u8) -> bool {
         self.offset < bumped_slots(codes >> (self.segment % 4 * 2))
@@ -84,13 +85,13 @@ impl Layout {
         4 * (self.layers - 1) + TRAILER
     }
 
-    /// Where layer 0 has the key of this hash.
+    /// Where layer 0 has the key with this hash.
     #[inline]
     pub(crate) fn first(&self, hash: u64) -> Option<Probe> {
         probe(hash, 0, 0..self.end)
     }
 
-    /// Where the next layer has it, by the end of the filter, of at least [`tail_len`](Self::tail_len) bytes.
+    /// Where the next layer has it, given the end of the filter, at least [`tail_len`](Self::tail_len) bytes.
     #[inline]
     pub(crate) fn next(&self, before: &Probe, tail: &[u8]) -> Option<Probe> {
         let layer = before.layer + 1;
@@ -107,8 +108,8 @@ impl Layout {
         (self.columns + u64::from(probe.segment >= self.narrow)) as usize
     }
 
-    /// Where the words of the equation lie: those of its segment and as many after them, if there are. At most eight bytes for each of
-    /// 32 columns.
+    /// Where the words of the equation lie: those of its segment and those of the next one, if there is one. At most eight bytes for
+    /// each of 32 columns.
     #[inline]
     pub(crate) fn words_at(&self, probe: &Probe) -> Range<usize> {
         let Probe { segment, .. } = *probe;
@@ -118,17 +119,17 @@ impl Layout {
         start..end.min(self.words_len)
     }
 
-    /// Whether the equation holds in every column, by the `words` at [`words_at`](Self::words_at).
+    /// Whether the equation holds in every column, given the `words` at [`words_at`](Self::words_at).
     #[inline]
     pub(crate) fn holds(&self, probe: Probe, words: &[u8]) -> Option<bool> {
         let (len, offset) = (4 * self.width(&probe), probe.offset);
         let (here, next) = words.split_at_checked(len)?;
-        // An equation that starts at a segment's first slot needs no next segment. After the last segment there is none.
+        // An equation that starts at a segment's first slot needs no next segment. There is none after the last segment.
         let next = if offset > 0 { next.get(..len)? } else { here };
 
         let (coefficients, fingerprint) = equation(probe.hash);
         let coefficients = u64::from(coefficients) << offset;
-        // Twice side by side, since two columns are read at once.
+        // Two copies side by side, since two columns are read at once.
         let low = (coefficients & 0xffff_ffff) * 0x1_0000_0001;
         let high = (coefficients >> 32) * 0x1_0000_0001;
 
@@ -151,13 +152,13 @@ impl Layout {
     }
 }
 
-/// The end of a layer, by the end of the filter.
+/// The end of a layer, given the end of the filter.
 #[inline]
 fn end_of(tail: &[u8], layer: usize) -> Option<u32> {
     fixed32_at(tail, tail.len().checked_sub(TRAILER + 4 * layer)?)
 }
 
-/// Where the layer that lies in these segments has the key of this hash.
+/// Where the layer that consists of these segments has the key with this hash.
 #[inline]
 fn probe(hash: u64, layer: usize, segments: Range<u32>) -> Option<Probe> {
     let size = segments.end.checked_sub(segments.start);
@@ -170,7 +171,7 @@ fn probe(hash: u64, layer: usize, segments: Range<u32>) -> Option<Probe> {
     })
 }
 
-/// Whether the key of this hash may match, by a whole filter.
+/// Whether the key with this hash may match, given the whole filter.
 #[inline]
 pub(super) fn may_match(filter: &[u8], hash: u64) -> Option<bool> {
     let layout = Layout::parse(filter, filter.len())?;
@@ -192,8 +193,8 @@ fn word_pairs(words: &[u8], at: usize) -> Option<(u64, u64)> {
     Some((four as u64, (four >> 64) as u64))
 }
 
-/// The parities of four words, which come as the pairs of [`word_pairs`]. They are at bits 0, 32, 16 and 48, and the other
-/// bits are zero.
+/// The parities of four words, given as the pairs of [`word_pairs`]. They are at bits 0, 32, 16 and 48, and the other bits
+/// are zero.
 ///
 /// Each step folds words to half their width. The first step also joins the two pairs. (An instruction that counts bits is
 /// not available on every processor.)
@@ -209,8 +210,8 @@ fn parities(first: u64, second: u64) -> u64 {
     x & 0x0001_0001_0001_0001
 }
 
-/// Moves the low four bits to where [`parities`] has those of the columns. The factor makes copies that are shifted by 0, 31,
-/// 14 and 45 bits, and do not overlap.
+/// Moves the low four bits to the positions at which [`parities`] returns them. The factor makes copies that are shifted by
+/// 0, 31, 14 and 45 bits and do not overlap.
 #[inline]
 fn spread(fingerprint: u32) -> u64 {
     (u64::from(fingerprint & 15) * 0x0000_2000_8000_4001) & 0x0001_0001_0001_0001
@@ -401,7 +402,7 @@ mod tests {
         let mut random = Random(2);
         for _ in 0..20_000 {
             let mut damaged = filter.clone();
-            // Mostly in the trailer, where the numbers are.
+            // Mostly in the trailer, which holds the numbers.
             let from = if random.next().is_multiple_of(4) {
                 0
             } else {
@@ -427,7 +428,7 @@ mod tests {
     fn numbers_that_do_not_fit_each_other_match_everything() {
         // (ends, narrow, columns, layers) over words and codes for two segments of four columns.
         let matches = |ends: &[u32], narrow: u32, columns: u8, layers: u8, body: usize| {
-            // Words of ones, and zero codes: a valid filter with these parts matches few keys.
+            // Words of ones and zero codes: a valid filter with these parts matches few keys.
             let mut filter = vec![0xff; body];
             filter.push(0);
             ends.iter()

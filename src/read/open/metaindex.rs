@@ -1,4 +1,4 @@
-//! What a table's metaindex names, as far as opening needs it.
+//! The entries of a table's metaindex that opening needs.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::format::{Defect, Named};
 use crate::read::open::options::OpenOptions;
 use crate::read::parts::filter::FilterContents;
 
-/// What the metaindex names.
+/// The contents of a metaindex.
 #[derive(Debug, Default)]
 pub(crate) struct Metaindex {
     pub(crate) properties: Option<BlockHandle>,
-    /// What divides the index and filters.
+    /// The block that divides index and filters.
     pub(crate) pieces: Option<BlockHandle>,
     /// The best filter of keys whose policy is known.
     pub(crate) filter: Option<NamedFilter>,
@@ -24,12 +24,12 @@ pub(crate) struct Metaindex {
     pub(crate) handles: Vec<BlockHandle>,
 }
 
-/// A filter that the metaindex names.
+/// A filter that the metaindex lists.
 #[derive(Debug)]
 pub(crate) struct NamedFilter {
     pub(crate) of: FilterContents,
     pub(crate) handle: Result<BlockHandle, Defect>,
-    /// The place of its policy among the known ones, of which the best is the first.
+    /// The rank of its policy among the known ones, the best first.
     pub(crate) rank: usize,
 }
 

@@ -35,22 +35,22 @@ use crate::read::store::{BlockStore, MAX_BATCH_BLOCKS, batch_len, check_frame};
 use crate::read::table::Table;
 use crate::read::table::opened::Opened;
 
-/// Bytes before a metaindex that are read with it: an ordinary properties block takes some 300.
+/// Number of bytes before a metaindex that are read with it: an ordinary properties block takes some 300.
 const PROPERTIES_ROOM: u64 = 4 << 10;
 
-/// Where the index does not tell a plain table from a database's, entries of the first data block are looked at until their keys take
-/// so many bytes, a kilobyte each at least: sharing prefixes, keys could take the square of the block.
+/// If the index does not distinguish a plain table from a database's, entries of the first data block are examined until their keys
+/// take this many bytes, each counting at least a kilobyte: keys that share prefixes could take the square of the block's size.
 const MAX_BYTES: usize = 64 << 10;
 
 impl OpenOptions {
     /// Opens the table at `path`.
     ///
-    /// Reads the last 64 KiB of the file. That is enough for a table of this crate of any size, unless its index keys are long:
-    /// those take a second read. Pieces of its index and filters are read when a lookup first needs them, unless
-    /// [`preload`](OpenOptions::preload) is asked for. Of a large table of another writer, it then reads metaindex and index; the
-    /// filter is read when it is first asked. If nothing says what the table is and its index could be a database's, opening also
-    /// reads its first data block. The order of keys is checked in what is read of the index, and in a file of up to 64 KiB in all
-    /// blocks. **A larger table that does not record its order, and whose order seldom differs from the assumed one, can hide keys:**
+    /// Reads the last 64 KiB of the file. That is enough for a table of this crate of any size, unless its index keys are long, which
+    /// takes a second read. Pieces of its index and filters are read when a lookup first needs them, unless
+    /// [`preload`](OpenOptions::preload) is set. For a large table of another writer, it then reads metaindex and index; the filter
+    /// is read when it is first needed. If nothing says what the table is and its index could be a database's, opening also reads its
+    /// first data block. The order of keys is checked in the parts of the index that are read, and in all blocks of a file of up to
+    /// 64 KiB. **A larger table that does not record its order, and whose order rarely differs from the assumed one, can hide keys:**
     /// a lookup returns `None` for a key that the table has, until a block that shows the order is read.
     /// [`check_order`](OpenOptions::check_order) rules that out.
     ///
@@ -67,15 +67,16 @@ impl OpenOptions {
     ///
     /// # Errors
     ///
-    /// As [`open`](OpenOptions::open).
+    /// Same as [`open`](OpenOptions::open).
     pub fn open_source(&self, source: impl Into<Source>) -> Result<Table> {
         let file = TableFile::new(source.into());
         file.and_then(|file| ready(self.open_file(file)))
     }
 
-    /// Opens the table in `file`. Each step says what it needs of the file, and all that is missing of that is read at once.
+    /// Opens the table in `file`. Each step names the parts of the file that it needs, and the missing ones are all read at
+    /// once.
     pub(crate) async fn open_file(&self, mut file: TableFile) -> Result<Table> {
-        // A remote file comes with its tail.
+        // A remote file has been opened with its tail.
         if !file.has_fetched(&(file.footer_offset()..file.size)) {
             let tail = file.size.saturating_sub(TAIL_LEN)..file.size;
             file.fetch([(Section::Footer, tail)]).await?;
@@ -94,7 +95,7 @@ impl OpenOptions {
         };
         let metaindex = opening.read_metaindex();
         if metaindex.as_ref().is_err_and(is_of_file) {
-            // Without its index a table is lost: where both are damaged, that is the error.
+            // Without its index a table is lost: if both are damaged, the error is about the index.
             opening.file.fetch(index_at.clone()).await?;
             opening.read_index()?;
         }
@@ -122,8 +123,8 @@ impl OpenOptions {
             self.attach_filters(&mut opened, metaindex, divided)?;
         }
         opened.admit_tail().await?;
-        // In a file whose tail is all of it, an index of so few blocks ascends by chance. A table that was copied in the order in
-        // which it was stored may be in any.
+        // If the tail is the whole file, the index has so few blocks that it may ascend by chance. A table that was copied in
+        // stored order may be in any order.
         let properties = opened.properties.as_ref();
         let is_strict = self.check_order || properties.is_some_and(Properties::is_as_stored);
         if !self.stored_order && (is_strict || opened.store.file.size <= TAIL_LEN) {
@@ -135,7 +136,7 @@ impl OpenOptions {
         let file = &mut opened.store.file;
         file.fetched = Vec::new();
         if let Some(map) = file.map() {
-            // From now on, it is read here and there: reading ahead of that would be wasted.
+            // From now on, accesses are random: read-ahead would be wasted.
             map.expect_random_access();
         }
         Ok(Table {
@@ -144,15 +145,15 @@ impl OpenOptions {
         })
     }
 
-    /// Whether a filter may hold user keys, which are not those that lookups ask it for: the table is a database's, or may be, and
-    /// the caller takes it for a plain one. An error if it certainly is, unless the caller named its order.
+    /// Whether a filter may hold user keys, which lookups do not ask for: the table is a database's, or may be, and is opened as a
+    /// plain one. If it certainly is, that is an error, unless the caller named its order.
     ///
-    /// Read as a plain one it would lose keys in silence: they are in another order, and the filter holds user keys. Nearly always
-    /// the first index key shows that a table is plain. If all keys of the index could be a
-    /// database's, the first data block decides.
+    /// Opened as a plain table, it would lose keys silently: they are in another order, and the filter holds user keys. Nearly
+    /// always the first index key shows that a table is plain. If all keys of the index could be a database's, the first data
+    /// block decides.
     async fn may_hold_user_keys(&self, opened: &mut Opened) -> Result<bool> {
         if self.stored_order || self.order.as_ref().is_some_and(Order::shortens_filter_keys) {
-            return Ok(false); // no filter is asked, or the caller knows of user keys
+            return Ok(false); // no filter is used, or the caller knows about user keys
         }
         if let Some(properties) = &opened.properties {
             return Ok(properties.key_kind == KeyKind::Database);
@@ -167,7 +168,7 @@ impl OpenOptions {
         let frame = first.handle.frame_in_file();
         opened.store.file.fetch([(Section::Data, frame)]).await?;
         match opened.read_first_entries(first, &mut evidence) {
-            // A damaged block is for lookups to find. It tells nothing of the filter.
+            // Lookups will find the damaged block. It says nothing about the filter.
             Err(_) if self.order.is_some() => return Ok(true),
             read => read?,
         }
@@ -177,7 +178,7 @@ impl OpenOptions {
         Ok(evidence.may_hold_internal_keys())
     }
 
-    /// Chooses the filters that lookups use, which are read when they are first asked.
+    /// Chooses the filters for lookups, which are read when they are first needed.
     fn attach_filters(
         &self,
         Opened { parts, store, .. }: &mut Opened,
@@ -187,7 +188,7 @@ impl OpenOptions {
         let footer = parts.index.footer;
         let (file, metaindex_at) = (&store.file, footer.metaindex.offset);
         let of_metaindex = |defect| file.locate(defect, Section::Metaindex, metaindex_at);
-        // Keys, or user keys in a database's table.
+        // The order of keys, or of user keys in a database's table.
         let order = parts.order.as_ref();
         let order = order.map(|order| user_order(order).unwrap_or(order));
         let is_bytewise = matches!(order, Some(Order::Bytewise));
@@ -198,7 +199,7 @@ impl OpenOptions {
             checked.map_err(of_metaindex)?;
             let mut pieces = divided.extract_if(.., |pieces| pieces.handle == handle);
             let pieces = pieces.next().filter(|pieces| match &of {
-                // Most policies take whole filters.
+                // Most policies need whole filters.
                 FilterContents::Keys(policy) => {
                     policy.is_divided() && pieces.covers(footer.data_end())
                 }
@@ -218,8 +219,8 @@ impl OpenOptions {
     }
 }
 
-/// Where the metaindex lies, with what may be the properties before it, and the index, which is needed in any case. Nothing if the
-/// metaindex was fetched: the index then comes with what that names.
+/// The ranges of the metaindex, with what may be the properties before it, and of the index, which is needed in any case. Nothing
+/// if the metaindex was fetched: the index is then fetched with the blocks that it lists.
 fn metadata(file: &TableFile, footer: &Footer) -> Vec<(Section, Range<u64>)> {
     let metaindex = file.range_of(footer.metaindex);
     let Some(metaindex) = metaindex.filter(|metaindex| !file.has_fetched(metaindex)) else {
@@ -233,7 +234,7 @@ fn metadata(file: &TableFile, footer: &Footer) -> Vec<(Section, Range<u64>)> {
         .collect()
 }
 
-/// A table of which some parts were read.
+/// A table that is being opened, with the parts read so far.
 struct Opening<'o> {
     options: &'o OpenOptions,
     file: TableFile,
@@ -241,7 +242,7 @@ struct Opening<'o> {
 }
 
 impl Opening<'_> {
-    /// What the metaindex names: nothing if it is damaged, for a caller who does without filters.
+    /// Reads the metaindex: empty if it is damaged and the caller wants no filters.
     fn read_metaindex(&self) -> Result<Metaindex> {
         self.if_readable(|| {
             let decode = |block: Bytes| Metaindex::decode(&block, self.options);
@@ -249,8 +250,8 @@ impl Opening<'_> {
         })
     }
 
-    /// Where the blocks lie that opening reads after the metaindex: properties, and what tells the pieces of index and filters; or
-    /// the index, if nothing does.
+    /// The ranges of the blocks that opening reads after the metaindex: properties, and the pieces of index and filters; without
+    /// pieces, the index.
     fn needed(&self, metaindex: &Metaindex) -> Vec<(Section, Range<u64>)> {
         let index = (Section::Index, self.footer.index);
         let pieces = metaindex.pieces.map(|handle| (Section::Pieces, handle));
@@ -263,7 +264,7 @@ impl Opening<'_> {
             .collect()
     }
 
-    /// What the table says of itself.
+    /// Reads the properties, if there are any.
     fn read_properties(&self, metaindex: &Metaindex) -> Result<Option<Properties>> {
         let Some(handle) = metaindex.properties else {
             return Ok(None);
@@ -272,7 +273,8 @@ impl Opening<'_> {
         self.if_readable(|| self.read_block(handle, Section::Properties, decode))
     }
 
-    /// How index and filters are divided, if the table says so in a version that is known. One without properties does not.
+    /// Reads how index and filters are divided, if the table says so in a known version. A table without properties does
+    /// not.
     fn read_pieces(
         &self,
         metaindex: &Metaindex,
@@ -287,7 +289,7 @@ impl Opening<'_> {
             };
             let checked = pieces.check_filters(&metaindex.handles);
             checked.map_err(|defect| self.file.locate(defect, Section::Pieces, handle.offset))?;
-            // Both blocks have a right checksum; the footer has none.
+            // The checksums of both blocks are correct; the footer has none.
             let index = self.footer.index;
             let checked = self.file.check_handle(index, Section::Index);
             let checked = checked.and_then(|_| pieces.check_index(index));
@@ -297,7 +299,7 @@ impl Opening<'_> {
         })
     }
 
-    /// What `read` returns; nothing in place of damage, for a caller who does without filters.
+    /// The result of `read`; a default in case of damage, if the caller wants no filters.
     fn if_readable<T: Default>(&self, read: impl FnOnce() -> Result<T>) -> Result<T> {
         match read() {
             Err(error) if !self.options.needs_metaindex() && is_of_file(&error) => Ok(T::default()),
@@ -305,7 +307,7 @@ impl Opening<'_> {
         }
     }
 
-    /// What `decode` makes of a block that footer or metaindex name.
+    /// Reads a block that footer or metaindex lists, and decodes it with `decode`.
     fn read_block<T>(
         &self,
         handle: BlockHandle,
@@ -321,8 +323,8 @@ impl Opening<'_> {
         decoded.map_err(|defect| self.file.locate(defect, section, handle.offset))
     }
 
-    /// The order to read the table in, which is what the caller named, and what the table says of itself if it does; `None`
-    /// for its stored order.
+    /// The order in which to read the table: the one that the caller named, which must agree with the table's properties;
+    /// `None` for its stored order.
     fn choose_order(&self, properties: Option<&Properties>) -> Result<Option<Order>> {
         let options = self.options;
         if options.stored_order {
@@ -336,7 +338,8 @@ impl Opening<'_> {
             Some(user) => (KeyKind::Database, user),
             None => (KeyKind::Plain, &order),
         };
-        // A copy of a table whose order nobody knew takes any comparator that the caller names, and is checked whole.
+        // A copy of a table whose order was unknown accepts any comparator that the caller names, and is checked
+        // completely.
         let is_any = properties.comparator == STORED_ORDER && options.order.is_some();
         let is_named = user.comparator().name() == properties.comparator || is_any;
         if kind == properties.key_kind && is_named {
@@ -352,7 +355,7 @@ impl Opening<'_> {
         self.read_block(self.footer.index, Section::Index, Ok)
     }
 
-    /// The index as `pieces` divide it, or the index block.
+    /// The index, in the pieces that `pieces` describes, or as a whole block.
     fn decode_index(&self, pieces: Option<IndexPieces>, order: Option<&Order>) -> Result<Index> {
         let (file, footer) = (&self.file, self.footer);
         let locate = |defect| file.locate(defect, Section::Index, footer.index.offset);
@@ -362,7 +365,7 @@ impl Opening<'_> {
         let block = self.read_index()?;
         let decode = |order| Index::of_block(block.clone(), footer, file.size, order);
         decode(order).map_err(|defect| {
-            // An index that does not ascend bytewise is seldom a plain table's.
+            // An index that does not ascend bytewise is rarely a plain table's.
             let is_database =
                 |index: Index| evidence_of(&index).verdict() == Some(KeyKind::Database);
             let is_unnamed = defect.is_misordered() && self.options.order.is_none();
@@ -375,12 +378,12 @@ impl Opening<'_> {
     }
 }
 
-/// Whether an error is due to what the file has, and not to a read that failed.
+/// Whether an error is due to the contents of the file, and not to a failed read.
 fn is_of_file(error: &Error) -> bool {
     !matches!(error.kind(), ErrorKind::Io | ErrorKind::Replaced)
 }
 
-/// What `future` returns, which never waits: nothing is awaited but requests, and there are none.
+/// Returns the result of `future`, which never waits: only requests are awaited, and there are none.
 fn ready<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
@@ -394,26 +397,26 @@ fn ready<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
 impl Table {
     /// Opens the table at `path` with [`OpenOptions::new`]; see [`OpenOptions::open`].
     ///
-    /// **A table of more than 64 KiB that does not record its order can hide keys, if its order seldom differs from the bytewise one:**
+    /// **A table of more than 64 KiB that does not record its order can hide keys, if its order rarely differs from the bytewise one:**
     /// [`get`](Table::get) returns `None` for a key that the table has, until a block that shows the order is read.
     /// [`OpenOptions::check_order`] rules that out. Tables of this crate record their order, unless they are written without
     /// [properties](crate::WriteOptions::properties), as LevelDB's tables are.
     ///
     /// # Errors
     ///
-    /// As [`OpenOptions::open`].
+    /// Same as [`OpenOptions::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Table> {
         OpenOptions::new().open(path)
     }
 }
 
 impl Opened {
-    /// Keeps those parts that came with the end of the file. What is damaged there is an error now.
+    /// Keeps the parts that came with the end of the file. Damage in them is an error now.
     async fn admit_tail(&mut self) -> Result<()> {
         self.load_parts(self.parts.all(), true).await
     }
 
-    /// Checks and keeps `parts`, of which those are read first that were not fetched; or only those that were.
+    /// Checks and keeps `parts`, after reading those that were not fetched; or only the fetched ones.
     async fn load_parts(&mut self, parts: Vec<Part>, only_fetched: bool) -> Result<()> {
         let (mut parts, file) = (self.parts.unread(parts), &mut self.store.file);
         parts.retain(|(range, _)| !only_fetched || file.has_fetched(range));
@@ -421,7 +424,7 @@ impl Opened {
             .iter()
             .map(|(range, part)| (Parts::section(*part), range.clone()));
         file.fetch(ranges).await?;
-        // The index first: it tells what a filter covers.
+        // The index first, because checking a filter needs it.
         parts.sort_by_key(|(_, part)| *part);
         for (range, part) in parts {
             let read = self.store.file.read_range(&range);
@@ -448,8 +451,8 @@ impl Opened {
         read().map_err(|defect| self.store.locate(first, defect))
     }
 
-    /// Checks the order of keys in all data blocks. A block that cannot be read, or is damaged, is an error if the check `is_strict`,
-    /// and else left for lookups to find.
+    /// Checks the order of keys in all data blocks. A block that is damaged or cannot be read is an error if `is_strict`; otherwise
+    /// lookups will find it.
     async fn check_order(&mut self, is_strict: bool) -> Result<()> {
         let all = self.parts.index.len();
         self.load_parts(self.parts.index_parts(0..all), false)
@@ -481,7 +484,7 @@ impl Opened {
     }
 }
 
-/// What the [first keys](Index::first_keys) of an index say of the table's kind.
+/// The evidence of the [first keys](Index::first_keys) of an index about the table's kind.
 fn evidence_of(index: &Index) -> Evidence {
     let (mut evidence, mut previous) = (Evidence::default(), None);
     let keys = index.first_keys();
@@ -489,7 +492,7 @@ fn evidence_of(index: &Index) -> Evidence {
     evidence
 }
 
-/// The error of a table that says that it is of another order or kind than the caller, who named the order `given`.
+/// The error of a table whose properties name another order or kind than the caller, who named the order `given`.
 #[cold]
 fn ordered_by(properties: &Properties, given: &str) -> Error {
     let name = &properties.comparator;

@@ -1,4 +1,4 @@
-//! How a table is opened and read.
+//! Options for opening and reading a table.
 
 use std::sync::Arc;
 
@@ -8,11 +8,10 @@ use crate::filter::{FilterPolicy, PrefixExtractor, built_in_extractor};
 use crate::read::store::ReadOptions;
 use crate::read::store::cache::BlockCache;
 
-/// How a table is opened.
+/// Options for opening a table.
 ///
-/// Options that are on or off take a `bool`. [`no_filter`](OpenOptions::no_filter) and [`no_cache`](OpenOptions::no_cache) do without
-/// what is there by default; [`stored_order`](OpenOptions::stored_order) takes the place of a
-/// [`comparator`](OpenOptions::comparator).
+/// Options that are on or off take a `bool`. [`no_filter`](OpenOptions::no_filter) and [`no_cache`](OpenOptions::no_cache) switch off
+/// a default; [`stored_order`](OpenOptions::stored_order) replaces a [`comparator`](OpenOptions::comparator).
 ///
 /// ```no_run
 /// use leveltable::{BlockCache, OpenOptions};
@@ -23,7 +22,7 @@ use crate::read::store::cache::BlockCache;
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct OpenOptions {
-    /// `None` if the caller did not say: bytewise, and a database's table is recognised and refused.
+    /// `None` if the caller did not say: bytewise, and a database's table is recognised and rejected.
     pub(crate) order: Option<Order>,
     /// Opens a table of any order for walking.
     pub(crate) stored_order: bool,
@@ -35,7 +34,7 @@ pub struct OpenOptions {
     /// Whether opening reads all of index and filters.
     pub(crate) preload: bool,
     pub(crate) cache: Option<BlockCache>,
-    /// Whether the caller chose the cache: every block that is read then goes to it.
+    /// Whether the caller chose the cache: every block that is read is then kept in it.
     pub(crate) chose_cache: bool,
     pub(crate) read: ReadOptions,
 }
@@ -65,12 +64,12 @@ impl OpenOptions {
 
     /// The [order](Comparator) that the table was written in. The default is the bytewise one.
     ///
-    /// Naming one, even the bytewise one, also says that the table is to be read as it is stored: a table that looks like
-    /// a database's is then not refused. Its filter, which knows user keys, is used only if the comparator
-    /// [knows of them](Comparator::filter_key), as [`InternalKeyComparator`](crate::db::InternalKeyComparator) does.
+    /// Naming one, even the bytewise one, also says that the table is to be read as stored: a table that looks like a
+    /// database's is then not rejected. Its filter, which holds user keys, is used only if the comparator [provides
+    /// them](Comparator::filter_key), as [`InternalKeyComparator`](crate::db::InternalKeyComparator) does.
     ///
-    /// A comparator in another order than the table's is an error as soon as it shows: when the index keys do not ascend,
-    /// or the keys of a data block that is read for the first time. Until then, a key can be missed: see
+    /// A comparator with another order than the table's is an error as soon as this shows: when the index keys do not
+    /// ascend, or the keys of a data block that is read for the first time. Until then, a key can be missed: see
     /// [`check_order`](OpenOptions::check_order).
     pub fn comparator(mut self, comparator: impl Comparator) -> OpenOptions {
         self.order = Some(Order::of(comparator));
@@ -78,7 +77,7 @@ impl OpenOptions {
         self
     }
 
-    /// Opens a table whose order is not known, to walk it in the order in which it is stored. Not the default.
+    /// Opens a table whose order is not known, to walk it in the order in which it is stored. Off by default.
     ///
     /// Cursors and ranges over all of it work in both directions; a range from one end only. Operations that compare keys
     /// return an error of [`ErrorKind::Comparator`](crate::ErrorKind::Comparator): lookups, seeks, and ranges with bounds.
@@ -90,19 +89,20 @@ impl OpenOptions {
     }
 
     /// Whether opening reads the whole file to check that its keys are in the order that the table is opened in. `false` by
-    /// default. Afterwards, every lookup is right, or an error, whoever wrote the table and in whatever order.
+    /// default. Afterwards, every lookup returns the right answer or an error, whoever wrote the table and in whatever
+    /// order.
     ///
     /// A table that records its order in its [properties](crate::Table::properties), as tables of this crate do by default, needs no such
-    /// check: opening it with another comparator fails. Of any other table, what is read is checked: the index
-    /// when the table is opened, each data block when it is first read, and a file of up to 64 KiB whole.
-    /// **A larger table in another order than the assumed one can hide keys from lookups:** if its index ascends in the assumed
-    /// order, and so do the blocks that lookups read, [`get`](crate::Table::get) returns `None` for a key in a block that it did not look in. The first block that
-    /// shows the order is an error. That takes an order that seldom differs from the assumed one.
+    /// check: opening it with another comparator fails. For any other table, only what is read is checked: the index when the table is
+    /// opened, each data block when it is first read, and a file of up to 64 KiB completely. **A larger table in another order than the
+    /// assumed one can hide keys from lookups:** if its index ascends in the assumed order, and so do the blocks that lookups read,
+    /// [`get`](crate::Table::get) returns `None` for a key in a block that it did not look in. The first block that shows the order is an
+    /// error. This takes an order that rarely differs from the assumed one.
     ///
     /// `true` costs a read of all data blocks, up to 256 KiB in a read, and their decompression; lookups then check no order.
     /// Opening fails with [`ErrorKind::Comparator`](crate::ErrorKind::Comparator), and names two keys, if they are in another
-    /// order; and with the error of a block that cannot be read, is damaged, or has a codec that this build lacks, since its keys
-    /// may be any. Filters are not checked; `verify` of the crate `leveltable-repair` does that. Has no effect together with
+    /// order; it also fails if a block cannot be read, is damaged, or has a codec that this build lacks, since its keys may be
+    /// any. Filters are not checked; `verify` of the crate `leveltable-repair` does that. Has no effect together with
     /// [`stored_order`](OpenOptions::stored_order).
     pub fn check_order(mut self, yes: bool) -> OpenOptions {
         self.check_order = yes;
@@ -117,8 +117,8 @@ impl OpenOptions {
         self
     }
 
-    /// Adds a [filter policy](FilterPolicy), which is found by its name. It is used instead of a built-in one of the same name, or of
-    /// one that was added before. If a table has filters of several, the first added is used. By default, the ribbon filter of this
+    /// Adds a [filter policy](FilterPolicy), which is found by its name. It replaces a built-in one of the same name, or one that was
+    /// added before. If a table has filters of several policies, the one added first is used. By default, the ribbon filter of this
     /// crate and LevelDB's Bloom filter are known.
     pub fn filter_policy(mut self, policy: impl FilterPolicy + 'static) -> OpenOptions {
         self.policies.retain(|other| other.name() != policy.name());
@@ -132,7 +132,7 @@ impl OpenOptions {
         self.policies.iter().cloned().chain(built_in).collect()
     }
 
-    /// Adds a prefix extractor of the application's own. A [filter of prefixes](crate::WriteOptions::prefix_filter) that was
+    /// Adds an application's own prefix extractor. A [filter of prefixes](crate::WriteOptions::prefix_filter) that was
     /// written with an extractor of the same name is then used. The built-in extractors are known by default.
     pub fn prefix_extractor(mut self, extractor: impl PrefixExtractor + 'static) -> OpenOptions {
         self.extractors.push(Arc::new(extractor));
@@ -146,8 +146,9 @@ impl OpenOptions {
         given.cloned().or_else(|| built_in_extractor(name))
     }
 
-    /// Opens without the filter, and so also a table whose filter or metaindex block is damaged. Every lookup then fetches
-    /// a data block. A filter of prefixes is not used either. By default, [`Table::filter`](crate::Table::filter) is used.
+    /// Opens without the filter; this also opens a table whose filter or metaindex block is damaged. Every lookup then
+    /// fetches a data block. A filter of prefixes is not used either. By default, [`Table::filter`](crate::Table::filter)
+    /// is used.
     pub fn no_filter(mut self) -> OpenOptions {
         self.filters = false;
         self
@@ -167,8 +168,8 @@ impl OpenOptions {
         self
     }
 
-    /// How lookups read unless [`Table::with_read_options`](crate::Table::with_read_options) says otherwise. The default is
-    /// [`ReadOptions::new`].
+    /// Default for how lookups read; [`Table::with_read_options`](crate::Table::with_read_options) overrides it. The
+    /// default is [`ReadOptions::new`].
     pub fn read(mut self, options: ReadOptions) -> OpenOptions {
         self.read = options;
         self

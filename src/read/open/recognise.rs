@@ -1,4 +1,4 @@
-//! The rule that tells a database's table from a plain one, where the file does not say what it is.
+//! The rule that distinguishes a database's table from a plain one, if the file does not say what it is.
 
 use crate::comparator::{Comparator, compare_bytes};
 use crate::format::internal_key::{
@@ -6,19 +6,19 @@ use crate::format::internal_key::{
 };
 use crate::format::properties::KeyKind;
 
-/// What the keys of a table say about their kind and their order, counted.
+/// Evidence of the kind and the order of a table's keys, as counts.
 ///
-/// Nothing in LevelDB's format names the kind. Eight bytes of anything can be a sequence number and a type, so a key by
-/// itself proves little. The kinds differ in
+/// LevelDB's format does not record the kind. Any eight bytes can be a sequence number and a type, so a single key
+/// proves little. The kinds differ in
 ///
 /// - a key that cannot be an internal key, or a deletion that has a value: the table is plain;
-/// - an index key that was shortened, since a database's then ends in the largest sequence number;
-/// - two neighbours that ascend in the order of one kind, but not in that of the other;
-/// - if the keys fit both kinds: a user key and a sequence number below 2^40 in each of them.
+/// - an index key that was shortened, since a database's then ends with the largest sequence number;
+/// - two neighbours that ascend in the order of one kind, but not in the other;
+/// - if the keys fit both kinds: a user key and a sequence number below 2^40 in every key.
 ///
-/// Without evidence of a database, the table is plain. That can be wrong: the table of a database that holds one version of each
-/// key, of larger sequence numbers, in keys of which the index shortened none, fits both kinds. Its filter holds user keys: where
-/// the keys fit both kinds, a filter must not be asked.
+/// Without evidence of a database, the table is plain. That can be wrong: a database's table fits both kinds if it has one
+/// version of each key, larger sequence numbers, and no shortened index key. Its filter holds user keys: if the keys fit both
+/// kinds, the filter must not be used.
 ///
 /// ```text
 /// plain       big-endian counters         neighbours share a user key, and the older version comes first
@@ -32,37 +32,39 @@ use crate::format::properties::KeyKind;
 #[derive(Debug, Default)]
 pub struct Evidence {
     keys: u64,
-    /// Keys that no database has.
+    /// Number of keys that no database has.
     foreign: u64,
-    /// Keys that end in an ordinary sequence number, after a user key that is not empty.
+    /// Number of keys with an ordinary sequence number after a user key that is not empty.
     ordinary: u64,
-    /// What only a database has: index keys that end in the largest sequence number, and neighbours that ascend in its order only.
+    /// Evidence for a database: index keys that end with the largest sequence number, and neighbours that ascend in its order
+    /// only.
     for_database: u64,
-    /// What no database has: neighbours that ascend bytewise only, and versions of one user key, the older first.
+    /// Evidence against a database: neighbours that ascend bytewise only, and versions of one user key with the older
+    /// first.
     against: u64,
-    /// Neighbours that ascend in neither order.
+    /// Number of neighbours that ascend in neither order.
     neither: u64,
 }
 
 /// Evidence for a database has to outweigh that against it by this factor.
 const WEIGHT: u64 = 4;
 
-/// One key in so many may be foreign if other evidence points to a database. RocksDB's tables of the first format have
-/// keys of types that LevelDB does not know.
+/// One in this many keys may be foreign if other evidence points to a database. RocksDB's tables of the first format have
+/// keys with types that LevelDB does not have.
 const FOREIGN_IN: u64 = 16;
 
-/// Keys in an order of their own are a database's only if there are at least so many, and all look like it: few may do
-/// so by chance.
+/// Keys in an unknown order are a database's only if there are at least this many and all look like it: a few may do so
+/// by chance.
 const FEWEST_KEYS: u64 = 4;
 
 impl Evidence {
-    /// Adds a key of the index, which comes after `previous` in its block.
+    /// Adds a key of the index, which follows `previous` in its block.
     pub fn add_index_key(&mut self, previous: Option<&[u8]>, key: &[u8]) {
         self.for_database += u64::from(is_separator(key));
         self.add_key(previous, key);
     }
 
-    /// Adds an entry of a data block, in which it comes after the key `previous`.
+    /// Adds an entry of a data block, which follows the key `previous`.
     pub fn add_entry(&mut self, previous: Option<&[u8]>, key: &[u8], value: &[u8]) {
         let is_deletion =
             InternalKey::parse(key).is_some_and(|key| key.value_type == ValueType::Deletion);
@@ -113,7 +115,7 @@ impl Evidence {
         } else if foreign > 0 || against > 0 || has_own_order {
             Some(KeyKind::Plain)
         } else {
-            // Both orders fit. A plain key has two zeros in this place by chance, and seldom so have all.
+            // Both orders fit. A plain key may have two zeros in this place by chance, but rarely do all of them.
             (keys > 0 && self.ordinary == keys).then_some(KeyKind::Database)
         }
     }
@@ -124,7 +126,7 @@ impl Evidence {
     }
 }
 
-/// The types of RocksDB's keys end below this.
+/// RocksDB's key types end below this value.
 const TYPES_END: u64 = 0x80;
 
 /// Whether `key` has a sequence number and a type. In a separator the type is the largest that its writer knew: 1 in
@@ -133,12 +135,12 @@ pub(crate) fn may_be_internal(key: &[u8]) -> bool {
     InternalKey::parse(key).is_some() || is_separator(key)
 }
 
-/// Whether `key` is an internal key that a database of less than 2^40 writes has.
+/// Whether `key` is an internal key of a database with fewer than 2^40 writes.
 fn is_ordinary(key: &[u8]) -> bool {
     InternalKey::parse(key).is_some_and(|key| key.sequence < 1 << 40 && !key.user_key.is_empty())
 }
 
-/// Whether `key` ends as an index key does that was shortened: in the largest sequence number.
+/// Whether `key` ends like a shortened index key: with the largest sequence number.
 pub(crate) fn is_separator(key: &[u8]) -> bool {
     tag(key).is_some_and(|tag| tag >> 8 == MAX_SEQUENCE && (1..TYPES_END).contains(&(tag & 0xff)))
 }

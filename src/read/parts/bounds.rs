@@ -1,4 +1,4 @@
-//! Where a walk goes: its direction, and the bounds of the keys that it shows.
+//! The direction of a walk, and its bounds.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
@@ -14,7 +14,7 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
-    /// What a walk forward takes of these two, or what a walk back takes.
+    /// Returns one of these two: the first for a walk forward, the second for a walk back.
     #[inline(always)]
     pub(crate) fn pick<T>(self, forward: T, back: T) -> T {
         match self {
@@ -27,7 +27,7 @@ impl Direction {
         self.pick(Direction::Backward, Direction::Forward)
     }
 
-    /// The first of these numbers that a walk comes to.
+    /// The first of these numbers that a walk reaches.
     pub(crate) fn first(self, numbers: &Range<usize>) -> Option<usize> {
         match self {
             Direction::Forward => numbers.clone().next(),
@@ -35,7 +35,7 @@ impl Direction {
         }
     }
 
-    /// Those of these numbers that a walk comes to after `run`, which are some of them.
+    /// The numbers that a walk reaches after `run`, which is a part of them.
     pub(crate) fn rest(self, numbers: &Range<usize>, run: &Range<usize>) -> Range<usize> {
         self.pick(run.end..numbers.end, numbers.start..run.start)
     }
@@ -52,7 +52,7 @@ pub(crate) fn key_of(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
     }
 }
 
-/// Whether `key` is within the bound at which a walk in `direction` starts. The order is not asked about no bound.
+/// Whether `key` is within the bound at which a walk in `direction` starts. Without a bound, the order is not used.
 pub(crate) fn is_within(order: &Order, bounds: &Bounds, key: &[u8], direction: Direction) -> bool {
     let before = direction.pick(Ordering::Less, Ordering::Greater);
     match direction.pick(&bounds.0, &bounds.1) {
@@ -72,8 +72,8 @@ pub(crate) fn exclude_all(order: &Order, bounds: &Bounds) -> bool {
     compared.is_gt() || compared.is_eq() && !is_closed
 }
 
-/// Returns the bounds, in bytewise order, of the keys that begin with `prefix`: for [`Table::range`](crate::Table::range), other maps, or one end of a
-/// narrower range. A range within them is answered by a filter [of prefixes](crate::WriteOptions::prefix_filter), as
+/// Returns the bounds, in bytewise order, of the keys that begin with `prefix`: for [`Table::range`](crate::Table::range), other maps, or
+/// one end of a narrower range. A range within them is answered by a filter [of prefixes](crate::WriteOptions::prefix_filter), as
 /// [`Table::prefix`](crate::Table::prefix) is.
 ///
 /// Reads nothing; allocates the two bounds. In C++ LevelDB, a program seeks to the prefix and compares each key with it.
@@ -94,7 +94,7 @@ pub fn prefix_bounds(prefix: impl AsRef<[u8]>) -> (Bound<Vec<u8>>, Bound<Vec<u8>
     (Bound::Included(prefix.to_vec()), upper)
 }
 
-/// The bounds of those keys that come from `start` on.
+/// The bounds of the keys that begin with `prefix` and are at or after `start`.
 pub fn prefix_bounds_from(prefix: &[u8], start: Bound<impl AsRef<[u8]>>) -> Bounds {
     let (lower, upper) = prefix_bounds(prefix);
     let start = start.map(|key| key.as_ref().to_vec());
@@ -106,7 +106,7 @@ pub fn prefix_bounds_from(prefix: &[u8], start: Bound<impl AsRef<[u8]>>) -> Boun
 ///
 /// Sealed. (With the standard `RangeBounds` instead, the type of the key could often not be inferred.)
 pub trait KeyRange: sealed::KeyRange {
-    /// The lower and the upper bound, as [`Table::range`](crate::Table::range) takes them, for what is made of several tables.
+    /// The lower and the upper bound, as for [`Table::range`](crate::Table::range), for types that consist of several tables.
     fn key_bounds(self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>)
     where
         Self: Sized,

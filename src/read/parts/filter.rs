@@ -1,4 +1,4 @@
-//! The filters of an open table, which appear when they are first needed: whole, or piece by piece.
+//! The filters of an open table, which are loaded when they are first needed: whole, or piece by piece.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -20,20 +20,20 @@ pub(crate) struct TableFilter {
     pub(crate) of: FilterContents,
     pub(crate) entry: FilterEntry,
     handle: BlockHandle,
-    /// A ribbon of the whole table, as `about.pieces` divides it. Another filter is read whole, as piece 0.
+    /// A ribbon of the whole table, as divided by `about.pieces`. Another filter is read whole, as piece 0.
     divided: Option<FilterPieces>,
-    /// The pieces that are there.
+    /// The pieces that are loaded.
     cells: Box<[OnceLock<Bytes>]>,
-    /// What a filter that is read whole is, once it is there.
+    /// A filter that is read whole, once it is loaded.
     whole: OnceLock<Whole>,
 }
 
-/// What a filter holds.
+/// The contents of a filter.
 #[derive(Debug, Clone)]
 pub(crate) enum FilterContents {
-    /// Keys, by this policy.
+    /// Keys, with this policy.
     Keys(Arc<dyn FilterPolicy>),
-    /// Prefixes of keys, by the default policy. Only in a table whose keys, or user keys, are in bytewise order.
+    /// Prefixes of keys, with the default policy. Only in a table whose keys, or user keys, are in bytewise order.
     Prefixes(Arc<dyn PrefixExtractor>),
 }
 
@@ -41,8 +41,8 @@ pub(crate) enum FilterContents {
 #[derive(Debug)]
 struct Whole {
     filter: FilterBlockReader,
-    /// Whether it consists of filters of the keys of data blocks at some offsets; else it is one filter of the keys of every data
-    /// block, or of their prefixes.
+    /// Whether it consists of filters for the keys of data blocks at certain offsets; otherwise one filter covers every data
+    /// block.
     is_per_window: bool,
 }
 
@@ -75,7 +75,7 @@ impl TableFilter {
         }
     }
 
-    /// Bytes of memory that it takes, with the pieces that are there, apart from what lies in a `file` in memory.
+    /// Bytes of memory that this takes with the loaded pieces, apart from what lies in a `file` in memory.
     pub(crate) fn weight(&self, file: Option<&Bytes>) -> usize {
         let own = self.divided.as_ref().map_or(0, FilterPieces::weight);
         let pieces = self.cells.iter().filter_map(OnceLock::get);
@@ -88,13 +88,13 @@ impl TableFilter {
         self.cells.len()
     }
 
-    /// Whether piece `i` is there.
+    /// Whether piece `i` is loaded.
     pub(crate) fn has(&self, i: usize) -> bool {
         self.piece(i).is_some()
     }
 
-    /// The pieces that `key` needs next, some of which may be there; where its codes are missing, those that it needs if it is in one
-    /// of the first `layers` layers of the ribbon.
+    /// The pieces that `key` needs next, some of which may be loaded; if its codes are missing, those that it needs in the first
+    /// `layers` layers of the ribbon.
     pub(crate) fn needed(&self, key: &[u8], layers: usize) -> Vec<usize> {
         match &self.divided {
             None => vec![0],
@@ -135,26 +135,26 @@ impl TableFilter {
                 is_per_window,
             });
         }
-        // Only now is the piece there. Another thread may have been faster.
+        // From here on, the piece is loaded. Another thread may have been faster.
         self.cells.get(i).map(|cell| cell.set(kept));
         Ok(())
     }
 
-    /// Whether it consists of filters of windows, which know no key of another block than the one that they are asked for.
+    /// Whether it consists of filters of windows, each of which knows only the keys of its blocks.
     #[inline]
     pub(crate) fn is_per_window(&self) -> Result<bool, NotLoaded> {
         let is_whole = self.divided.is_none();
         Ok(is_whole && self.whole.get().ok_or(NotLoaded)?.is_per_window)
     }
 
-    /// The filters of windows, if it consists of such, and they are there.
+    /// The filters of windows, if it consists of such, and they are loaded.
     #[inline]
     pub(crate) fn windows(&self) -> Option<&FilterBlockReader> {
         let whole = self.whole.get().filter(|whole| whole.is_per_window);
         whole.map(|whole| &whole.filter)
     }
 
-    /// Whether the filter passes `key`, which is looked for in the data block at offset `block`: any, unless it is [of
+    /// Whether the filter passes `key`, for the data block at offset `block`, which only matters to filters [of
     /// windows](Self::is_per_window).
     #[inline]
     pub(crate) fn ask(&self, key: &[u8], block: u64) -> Result<bool, NotLoaded> {
@@ -169,7 +169,7 @@ impl TableFilter {
         })
     }
 
-    /// What is in the block; `None` if it is read whole, and is not there.
+    /// The layout of the block; `None` if it is read whole and is not loaded.
     pub(crate) fn layout(&self) -> Option<FilterLayout> {
         let filters = match &self.divided {
             Some(_) => 1,
@@ -181,7 +181,7 @@ impl TableFilter {
         })
     }
 
-    /// Piece `i`, if it is there.
+    /// Piece `i`, if it is loaded.
     #[inline]
     fn piece(&self, i: usize) -> Option<&[u8]> {
         self.cells.get(i)?.get().map(Bytes::as_ref)

@@ -1,4 +1,4 @@
-//! A table's index, in pieces that appear when they are first needed: which data block may hold a key.
+//! A table's index, in pieces that are loaded when they are first needed: which data block may hold a key.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,17 +16,17 @@ use crate::format::{Defect, require};
 use crate::read::parts::index_entries::{IndexEntries, IndexEntry, Sought};
 use crate::read::parts::state::BlockState;
 
-/// Most memory that keys may unfold to, in multiples of the file's size; with the block, no more than 1 GiB.
+/// Limit for the memory of decoded keys, in multiples of the file's size; with the block, at most 1 GiB.
 ///
-/// LevelDB stores index keys whole, and nothing unfolds. The index of another writer may share prefixes; in a hostile one
-/// the keys could take the square of the block's length.
+/// LevelDB stores index keys whole, which takes no such memory. The index of another writer may share prefixes; in a
+/// hostile one, the keys could take the square of the block's length.
 const MAX_UNFOLDED: u64 = 32;
 
-/// The index block, in the pieces of neighbouring entries that `about.pieces` names; without that, one piece, which is there from the
-/// start. Of each piece it is known from the start how many entries it has, and its last one, whose key is the *top*: these entries
-/// are an index of the pieces. So a search knows the piece that it needs, and data blocks are numbered through.
+/// The index block, in the pieces that `about.pieces` describes; without it, one piece, which is loaded from the start. Each piece's
+/// number of entries and its last entry, whose key is the *top*, are known from the start: these last entries are an index of the
+/// pieces. So a search knows the piece that it needs, and data blocks are numbered through all pieces.
 ///
-/// A piece is decoded and checked once, and immutable then. Takes some 100 bytes per piece, and what those take that are there.
+/// A piece is decoded and checked once, and is immutable from then on. Takes some 100 bytes per piece, plus the loaded pieces.
 #[derive(Debug)]
 pub(crate) struct Index {
     /// How `about.pieces` divides the index block, which is then read in pieces; `None` if it was read at opening.
@@ -40,7 +40,7 @@ pub(crate) struct Index {
     pub(crate) footer: Footer,
 }
 
-/// A piece, once it is there.
+/// A piece, once it is loaded.
 #[derive(Debug, Default)]
 struct Slot {
     /// The number of its first data block.
@@ -55,32 +55,32 @@ struct LoadedPiece {
     entries: IndexEntries,
 }
 
-/// What keeps a search of index or filter from an answer: a piece that it needs is not there yet.
+/// A search of index or filter needs a piece that is not loaded yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NotLoaded;
 
 /// A data block: the result of a search of the index.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BlockRef {
-    /// Which of the table's data blocks it is, from 0.
+    /// The number of the data block in the table, from 0.
     pub(crate) block: usize,
-    /// Which piece of the index names it, and which of that piece's blocks it is.
+    /// The piece of the index that names it, and its number in that piece.
     piece: u32,
     at: u32,
     pub(crate) handle: BlockHandle,
 }
 
-/// A data block that a search for a key has found, where the index has it: lookups need no second way to it.
+/// A data block that a search for a key has found, with its place in the index, so that lookups need not find it again.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found<'i> {
     piece: &'i LoadedPiece,
-    /// Which piece of the index it is.
+    /// The number of the piece in the index.
     p: usize,
     sought: Sought,
 }
 
 impl Found<'_> {
-    /// Which of the table's data blocks it is, from 0.
+    /// The number of the data block in the table, from 0.
     pub(crate) fn block(&self) -> usize {
         self.piece.first + self.sought.at
     }
@@ -96,13 +96,13 @@ impl Found<'_> {
         self.piece.entries.offset(self.sought.at)
     }
 
-    /// What is known of the block.
+    /// The state of the block.
     #[inline]
     pub(crate) fn state(&self) -> &BlockState {
         self.piece.entries.state(self.sought.at)
     }
 
-    /// Where in the block the key should be.
+    /// The part of the block in which the key should be.
     #[inline]
     pub(crate) fn part(&self) -> SearchPart {
         self.piece.entries.part(self.sought)
@@ -119,7 +119,7 @@ impl Found<'_> {
 }
 
 impl LoadedPiece {
-    /// Data block number `at` of these, which are piece `p`.
+    /// Data block number `at` of these entries, which are piece `p`.
     #[inline]
     fn block(&self, p: usize, at: usize) -> BlockRef {
         BlockRef {
@@ -132,8 +132,8 @@ impl LoadedPiece {
 }
 
 impl Index {
-    /// The index in the block `contents`, which is decoded and checked whole. Keys that are stored whole, as LevelDB's are, are used
-    /// in place; others are decoded into memory that follows a copy of the block.
+    /// Decodes and checks the whole index in the block `contents`. Keys that are stored whole, as LevelDB's are, are used in place;
+    /// others are decoded into memory after a copy of the block.
     pub(crate) fn of_block(
         contents: Bytes,
         footer: Footer,
@@ -183,7 +183,7 @@ impl Index {
         Ok(index)
     }
 
-    /// The index in a file that says how it is divided. Nothing of it is read yet.
+    /// The index of a file that says how it is divided. Reads nothing yet.
     pub(crate) fn in_file(
         pieces: IndexPieces,
         footer: Footer,
@@ -234,7 +234,7 @@ impl Index {
         self.slots.len()
     }
 
-    /// Bytes of memory that it takes, with the pieces that are there, apart from what lies in a `file` in memory.
+    /// Bytes of memory that this takes with the loaded pieces, apart from what lies in a `file` in memory.
     pub(crate) fn weight(&self, file: Option<&Bytes>) -> usize {
         let own = self.divided.as_ref().map_or(0, IndexPieces::weight);
         let slots = size_of_val(&*self.slots);
@@ -265,7 +265,7 @@ impl Index {
         after.saturating_sub(1)
     }
 
-    /// Whether piece `p` is there, or there is none: an empty index has no piece.
+    /// Whether piece `p` is loaded, or does not exist: an empty index has no piece.
     pub(crate) fn has(&self, p: usize) -> bool {
         let slot = self.slots.get(p);
         slot.is_none_or(|slot| slot.piece.get().is_some())
@@ -285,7 +285,7 @@ impl Index {
         piece.expect("the piece that a block was found in")
     }
 
-    /// What is known of a data block.
+    /// The state of a data block.
     #[inline]
     pub(crate) fn state(&self, found: BlockRef) -> &BlockState {
         self.piece_with(found).entries.state(found.at as usize)
@@ -309,7 +309,7 @@ impl Index {
         Ok(piece.block(p, i - piece.first))
     }
 
-    /// The data blocks that were put in the cache.
+    /// The data blocks that were put into the cache.
     pub(crate) fn cached(&self) -> impl Iterator<Item = BlockHandle> {
         let pieces = self.slots.iter().filter_map(|slot| slot.piece.get());
         pieces.flat_map(|piece| {
@@ -319,8 +319,8 @@ impl Index {
         })
     }
 
-    /// The one data block that can hold `key`; `None` past the last index key. If it `is_wanted`, what is known of it is prefetched.
-    #[inline(always)] // so that the result stays in registers: a lookup copied it three times, which took 20 ns
+    /// The only data block that can hold `key`; `None` after the last index key. If it `is_wanted`, its state is prefetched.
+    #[inline(always)] // so that the result stays in registers, which saves 20 ns per lookup
     pub(crate) fn seek(
         &self,
         key: &[u8],
@@ -340,7 +340,7 @@ impl Index {
         Ok(Some(Found { piece, p, sought }))
     }
 
-    /// Prefetches what a search for `key` looks at, if its piece is there and keys are in bytewise order.
+    /// Prefetches what a search for `key` reads, if its piece is loaded and keys are in bytewise order.
     #[inline]
     pub(crate) fn prefetch(&self, key: &[u8], order: &Order) {
         let p = self.tops.seek(key, order, false).at;
@@ -349,7 +349,7 @@ impl Index {
         }
     }
 
-    /// The piece that names the one data block that can hold `key`; `None` past the last index key.
+    /// The piece that names the only data block that can hold `key`; `None` after the last index key.
     #[inline]
     pub(crate) fn seek_piece(&self, key: &[u8], order: &Order) -> Option<usize> {
         let last = self.tops.len().checked_sub(1)?;
@@ -357,8 +357,8 @@ impl Index {
         (p < last || order.compare(self.tops.key(last), key).is_ge()).then_some(p)
     }
 
-    /// Checks that a block whose keys go from `first` to `last` lies where the index has it: after the index key of the
-    /// block before, and not past its own.
+    /// Checks that a block whose keys go from `first` to `last` fits its place in the index: after the previous block's
+    /// index key, and not past its own.
     pub(crate) fn check_ends(
         &self,
         found: BlockRef,
@@ -383,9 +383,9 @@ impl Index {
         Ok(())
     }
 
-    /// Decodes, checks and keeps piece `p`, unless it is there: `bytes` are those at its [range](IndexPieces::range).
+    /// Decodes, checks and keeps piece `p`, unless it is loaded: `bytes` are those at its [range](IndexPieces::range).
     ///
-    /// Handles must be in the file's order without overlap. Keys must ascend, unless the order is not known (`None`).
+    /// Handles must ascend in the file without overlap. Keys must ascend, unless the order is not known (`None`).
     pub(crate) fn admit(
         &self,
         p: usize,
@@ -416,7 +416,7 @@ impl Index {
         });
     }
 
-    /// The keys of the first piece, if it is there: all keys of an index that is not [divided](Self::divided).
+    /// The keys of the first piece, if it is loaded: all keys of an index that is not [divided](Self::divided).
     pub(crate) fn first_keys(&self) -> impl Iterator<Item = &[u8]> {
         let entries = self.piece(0).map(|piece| &piece.entries).into_iter();
         entries.flat_map(|entries| (0..entries.len()).map(|i| entries.key(i)))
@@ -461,7 +461,7 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// Keys of few letters and zeros make ties, common prefixes, and prefixes of each other.
+        /// Keys made of few letters and zeros have ties, common prefixes, and prefixes of each other.
         #[test]
         fn seeks_agree_with_a_linear_search(
             keys in prop::collection::btree_set(
@@ -479,7 +479,7 @@ pub(crate) mod tests {
             let index = decode(&encode(&keys, interval)).unwrap();
             prop_assert_eq!(index.len(), keys.len());
             let targets = targets.iter().flat_map(|t| [t.clone(), [&head[..], t].concat()]);
-            // Each byte that keys share is compared, and where they end.
+            // Every byte that keys share is compared, and their ends.
             let near = keys.iter().take(3).flat_map(|key| {
                 let cut = (0..key.len()).map(|end| key[..end].to_vec());
                 let changed = (0..key.len()).flat_map(|at| [1, 0xff].map(|by| {
@@ -598,7 +598,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// 2 000 keys that share a prefix of 100 000 bytes would unfold to 200 MB.
+    /// 2,000 keys that share a prefix of 100,000 bytes would decode to 200 MB.
     #[test]
     fn keys_that_unfold_without_bound_are_refused() {
         let keys: Vec<Vec<u8>> = (0..2000u32)
@@ -608,7 +608,7 @@ pub(crate) mod tests {
         let error = decode(&block).unwrap_err();
         assert!(error.to_string().contains("32 times the file"), "{error}");
 
-        // All but the first key unfold.
+        // All keys but the first need memory.
         let block = Bytes::from(encode(&keys[..9], usize::MAX));
         let least = (8 * 100_004u64).div_ceil(32);
         assert_eq!(decode_at(block.clone(), 1 << 20, least).unwrap().len(), 9);

@@ -1,4 +1,4 @@
-//! Entries of an index in memory: which of some neighbouring data blocks may hold a key, without touching the file.
+//! Entries of an index in memory: which of a series of data blocks may hold a key.
 
 use std::ops::Range;
 
@@ -12,41 +12,42 @@ use crate::format::prefetch::prefetch;
 use crate::read::parts::state::BlockState;
 use crate::read::source::weight::weight_of;
 
-/// Neighbouring entries of an index, decoded and checked once: searching them cannot fail.
+/// Adjacent entries of an index, decoded and checked once: searching them cannot fail.
 ///
-/// For each data block it holds a key at or after all of the block's keys and before all of the next block's, the block's handle,
-/// and what is known of the block. Takes the entries' bytes and 37 more per data block.
+/// For each data block, it holds a key at or after all keys of the block and before all keys of the next, the block's handle, and
+/// the block's state. Takes the entries' bytes and 37 more per data block.
 ///
-/// A search in bytewise order compares eight bytes of each key. Whole keys are read only to settle ties. Without ties it waits for
+/// A search in bytewise order compares eight bytes of each key. Whole keys are read only to break ties. Without ties, it waits for
 /// memory once: prefixes, offsets and states of one span arrive together.
 #[derive(Debug)]
 pub(crate) struct IndexEntries {
-    /// What the keys lie in.
+    /// The bytes that contain the keys.
     bytes: Bytes,
     /// Where each key lies in the bytes.
     keys: Box<[Range<u32>]>,
     /// Prefixes and offsets of all entries.
     spans: Box<[Span]>,
-    /// The rest of what a lookup needs. Apart, since absent keys do without.
+    /// The rest of what a lookup needs. Separate, because absent keys do not need it.
     blocks: Box<[SpanBlocks]>,
-    /// The last prefix of each span, without the last entry of all.
+    /// The last prefix of each span, disregarding the last entry of all.
     span_ends: Box<[u64]>,
-    /// The leading bytes that all keys but the last share. The last may be the successor of the table's last key, often a
-    /// single byte, and would end what all others share: a search leaves it out.
+    /// The common prefix of all keys but the last. The last key may be the successor of the table's last key, often a
+    /// single byte, which would shorten the common prefix: a search leaves it out.
     shared: Bytes,
-    /// The first eight of them, and the last eight, as numbers; of fewer, both are all of them and zeros.
+    /// The first eight and the last eight bytes of `shared`, as numbers; if it is shorter, both are all of its bytes
+    /// and zeros.
     ends: [u64; 2],
 }
 
-/// Number of neighbouring entries that are compared together.
+/// Number of adjacent entries that are compared together.
 const SPAN: usize = 8;
 
-/// Neighbouring entries, in two cache lines: processors fetch lines in pairs.
+/// Adjacent entries, in two cache lines: processors fetch lines in pairs.
 #[derive(Debug, Clone)]
 #[repr(align(128))]
 struct Span {
-    /// The eight bytes after the shared ones, of each key but the last of all; for that one and for entries that the last span lacks,
-    /// the greatest number.
+    /// The eight bytes after `shared` of each key but the last of all; for the last one, and for entries that the last span lacks,
+    /// the maximum.
     prefixes: [u64; SPAN],
     /// Where the data blocks begin in the file.
     offsets: [u64; SPAN],
@@ -79,14 +80,14 @@ impl IndexEntry {
 /// The result of a search.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sought {
-    /// Which of the data blocks it is.
+    /// The number of the data block among the entries.
     pub(crate) at: usize,
-    /// The prefix of the key that was looked for; 0 where the search did without. Only how fast the block is searched depends on it.
+    /// The prefix of the target; 0 if the search did not need it. It only affects how fast the block is searched.
     pub(crate) prefix: u64,
 }
 
 impl IndexEntries {
-    /// Entries whose keys ascend and lie in `bytes`.
+    /// Takes entries whose keys ascend and lie in `bytes`.
     #[expect(clippy::indexing_slicing, reason = "as many spans as the entries fill")]
     pub(crate) fn new(bytes: Bytes, entries: Vec<IndexEntry>) -> IndexEntries {
         let mut made = IndexEntries {
@@ -122,7 +123,7 @@ impl IndexEntries {
         made
     }
 
-    /// Bytes of memory that it takes, with those that its keys lie in.
+    /// Bytes of memory that this takes, including the bytes of the keys.
     pub(crate) fn weight(&self, file: Option<&Bytes>) -> usize {
         weight_of(&self.bytes, file)
             + size_of_val(&*self.keys)
@@ -137,7 +138,7 @@ impl IndexEntries {
         self.keys.len()
     }
 
-    /// The handle of data block `i` of them, one of `0..len()`.
+    /// The handle of data block `i`, one of `0..len()`.
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "callers' `i` is below `len()`")]
     pub(crate) fn handle(&self, i: usize) -> BlockHandle {
@@ -147,21 +148,21 @@ impl IndexEntries {
         }
     }
 
-    /// Where data block `i` of them, one of `0..len()`, begins in the file.
+    /// Where data block `i`, one of `0..len()`, begins in the file.
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "as `handle`")]
     pub(crate) fn offset(&self, i: usize) -> u64 {
         self.spans[i / SPAN].offsets[i % SPAN]
     }
 
-    /// What is known of data block `i` of them, one of `0..len()`.
+    /// The state of data block `i`, one of `0..len()`.
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "as `handle`")]
     pub(crate) fn state(&self, i: usize) -> &BlockState {
         &self.blocks[i / SPAN].states[i % SPAN]
     }
 
-    /// A key at or after the last of data block `i` of them, one of `0..len()`, and before the first of the next.
+    /// A key at or after the last of data block `i`, one of `0..len()`, and before the first of the next.
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "as `handle`; decoded from `bytes`")]
     pub(crate) fn key(&self, i: usize) -> &[u8] {
@@ -169,13 +170,13 @@ impl IndexEntries {
         &self.bytes[start as usize..end as usize]
     }
 
-    /// The first data block whose key is at or after `key`; the last one if no key before that one's is. If it `is_wanted`, its state is
+    /// The first data block whose key is at or after `key`; the last block if there is no other. If it `is_wanted`, its state is
     /// prefetched.
     #[inline]
     pub(crate) fn seek(&self, key: &[u8], order: &Order, is_wanted: bool) -> Sought {
         let others = self.len().saturating_sub(1);
         match order {
-            // Common: the tops of an index that is one piece.
+            // Common: the tops of an index with one piece.
             _ if others == 0 => Sought { at: 0, prefix: 0 },
             Order::Bytewise => self.seek_by_prefix(key, is_wanted),
             Order::Custom(_) => {
@@ -208,12 +209,12 @@ impl IndexEntries {
         if is_wanted {
             self.prefetch_blocks(number);
         }
-        // Counted rather than searched: nothing to predict.
+        // Counted rather than searched, to avoid unpredictable branches.
         let prefixes = span.prefixes.iter();
         let below = prefixes.filter(|&&other| other < prefix).count();
         let mut at = SPAN * number + below;
         if span.prefixes.get(below) == Some(&prefix) {
-            // Whole keys settle ties.
+            // Whole keys break ties.
             let is_at_or_after = |i| self.prefix(i) > prefix || self.key(i) >= key;
             at = first_where(at..others, is_at_or_after);
         }
@@ -250,7 +251,7 @@ impl IndexEntries {
         }
     }
 
-    /// The part of the data block that a search has found in which the key should be.
+    /// The part of the data block `found` in which the key should be.
     #[inline(always)]
     pub(crate) fn part(&self, sought: Sought) -> SearchPart {
         let Sought { at, prefix } = sought;
@@ -263,8 +264,9 @@ impl IndexEntries {
         self.state(i).learn(block, position);
     }
 
-    /// Where a key with this prefix lies between the keys before and of data block `i`: the first 16 bits in which keys of the
-    /// block can differ. `None` where these keys do not tell: at both ends, and if they share the prefix.
+    /// The position of a key with this prefix between the previous data block's key and that of data block `i`: the first 16
+    /// bits in which keys of the block can differ. `None` if these keys do not say: at both ends, and if they share the
+    /// prefix.
     #[inline(always)]
     fn position(&self, i: usize, prefix: u64) -> Option<u16> {
         if i == 0 || i + 1 >= self.len() {
@@ -284,8 +286,8 @@ impl Span {
     };
 }
 
-/// The first of `range` for which `is` is true, or the range's end; `is` is true of all after the first. By halves, with fewer
-/// calls than the standard library's search makes.
+/// The first of `range` for which `is` is true, or the range's end; `is` must be true for all later ones. A bisection with
+/// fewer calls than the standard library's.
 #[inline]
 fn first_where(range: Range<usize>, is: impl Fn(usize) -> bool) -> usize {
     let Range {
@@ -303,14 +305,14 @@ fn first_where(range: Range<usize>, is: impl Fn(usize) -> bool) -> usize {
     low
 }
 
-/// The eight bytes of `key` from byte `start` on as a number that orders as they do; zeros past its end.
+/// The eight bytes of `key` from byte `start` on, as a number with the same order; zeros past the key's end.
 #[inline]
 fn prefix_at(key: &[u8], start: usize) -> u64 {
     let rest = key.get(start..).unwrap_or(&[]);
     if let Some(bytes) = rest.first_chunk() {
         return u64::from_be_bytes(*bytes);
     }
-    // The last bytes of the key, and others before them that do not count.
+    // The last bytes of the key, preceded by others that do not matter.
     let join = |n, &byte| n << 8 | u64::from(byte);
     let last = key.last_chunk().map(|bytes| u64::from_be_bytes(*bytes));
     let last = last.unwrap_or_else(|| key.iter().fold(0, join));

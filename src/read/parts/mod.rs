@@ -1,6 +1,6 @@
-//! Index and filters, in parts that appear when they are first needed: which data block may hold a key.
+//! Index and filters, in parts that are loaded when they are first needed: which data block may hold a key.
 //!
-//! Nothing here reads. A question is answered, or the parts are named that are missing to tell; who asked has them read and
+//! This module does not read. A question is answered, or the missing parts are named; the caller has them read and
 //! [admitted](Parts::admit), and asks again.
 
 pub(crate) mod bounds;
@@ -23,26 +23,26 @@ use crate::read::parts::filter::{FilterContents, TableFilter};
 use crate::read::parts::index::{BlockRef, Found, Index, NotLoaded};
 use crate::read::parts::state::BlockState;
 
-/// Part of a file that is neither data nor needed to open the table.
+/// A part of the file that is not data and not needed to open the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Part {
-    /// This piece of the index.
+    /// A piece of the index, by its number.
     Index(usize),
-    /// This piece of the filter; piece 0 of one that is read whole.
+    /// A piece of the filter; piece 0 if it is read whole.
     Filter(usize),
-    /// This piece of the filter of prefixes.
+    /// A piece of the filter of prefixes.
     Prefixes(usize),
 }
 
-/// What keeps a question from being answered.
+/// The parts that are missing to answer a question.
 pub(crate) type Missing = Vec<Part>;
 
-/// Of so many layers of a ribbon filter, a lookup reads the pieces that a key may need at once.
+/// Number of layers of a ribbon filter whose pieces a lookup reads at once.
 pub(crate) const LAYERS: usize = 1;
 
-/// The index and the filters of a table, as far as they were read.
+/// The index and the filters of a table, as far as they are loaded.
 pub(crate) struct Parts {
-    /// `None` in a table that is only walked, since its order is not known.
+    /// `None` in a table that is only walked because its order is not known.
     pub(crate) order: Option<Order>,
     pub(crate) index: Index,
     /// The filter of keys that is in use.
@@ -77,7 +77,7 @@ impl Parts {
         found.map_err(|NotLoaded| self.index_parts(i..i + 1))
     }
 
-    /// The data blocks that may have entries within bounds, of which the `order` is asked about those that are keys.
+    /// The data blocks that may have entries within bounds; the `order` is only used if a bound is a key.
     pub(crate) fn blocks_within(
         &self,
         (lower, upper): &Bounds,
@@ -99,7 +99,7 @@ impl Parts {
             (Bound::Excluded(key), Some(found))
                 if key == found.key() && found.state().has(BlockState::CHECKED) =>
             {
-                // The block ends with the key at the latest, as was seen when it came in.
+                // The block ends at or before the key, as was checked when it was read.
                 found.block() + 1
             }
             (_, Some(found)) => found.block(),
@@ -110,7 +110,7 @@ impl Parts {
         Ok(start..end.max(start))
     }
 
-    /// The prefix of all keys within these bounds that the filter of prefixes is asked for, if there are both.
+    /// The prefix of all keys within these bounds, to be looked up in the filter of prefixes, if both exist.
     pub(crate) fn prefix_to_ask<'k>(&self, (lower, upper): &'k Bounds) -> Option<&'k [u8]> {
         let FilterContents::Prefixes(extractor) = &self.prefixes.as_ref()?.of else {
             return None;
@@ -119,7 +119,8 @@ impl Parts {
         prefix_of_all(&**extractor, lower, upper)
     }
 
-    /// Whether the filter of prefixes passes `prefix`. Of a ribbon filter, the first `layers` layers are missing at once.
+    /// Whether the filter of prefixes passes `prefix`. If parts of a ribbon filter are missing, those of its first
+    /// `layers` layers are all named.
     pub(crate) fn passes_prefix(&self, prefix: &[u8], layers: usize) -> Result<bool, Missing> {
         let Some(filter) = &self.prefixes else {
             return Ok(true);
@@ -131,7 +132,7 @@ impl Parts {
     }
 
     /// Whether the versions of the user key of `key`, which the filter of this block's window rejects, may begin in the next block: this
-    /// one's index key has the same user key, and the next one's filter passes it.
+    /// block's index key has the same user key, and the next block's filter passes it.
     pub(crate) fn may_be_in_next(
         &self,
         filter: &TableFilter,
@@ -147,10 +148,10 @@ impl Parts {
     }
 }
 
-/// What a question needs. Some of it may be there already.
+/// The parts that a question needs. Some may be loaded already.
 impl Parts {
-    /// What a lookup of `key` needs that is not there yet. More may be needed when this is there. Of a ribbon filter, the first
-    /// `layers` layers are asked for at once.
+    /// The parts that a lookup of `key` needs next and that are not loaded. It may need more once these are loaded. If parts of
+    /// a ribbon filter are missing, those of its first `layers` layers are all named.
     pub(crate) fn missing_for(&self, key: &[u8], order: &Order, layers: usize) -> Missing {
         let mut parts = Vec::new();
         if let Some(filter) = &self.filter {
@@ -168,7 +169,7 @@ impl Parts {
         parts
     }
 
-    /// The piece of the index that tells where to look for `key`, if it is not there yet.
+    /// The piece of the index in which to look for `key`, if it is not loaded.
     fn missing_of_index(&self, key: &[u8], order: &Order) -> Missing {
         let p = self.index.seek_piece(key, order);
         let part = p.map(Part::Index).filter(|&part| !self.has(part));
@@ -197,8 +198,8 @@ impl Parts {
         parts
     }
 
-    /// The pieces of the index that a walk reads at once when it comes to data block `i`: the one that names it and, on the walk's
-    /// way, those that name its next blocks, of `limits`, in all at most `most` bytes of the file.
+    /// The pieces of the index that a walk reads at once when it reaches data block `i`: the one that names it and those that name
+    /// its next blocks, within `limits`, in all at most `most` bytes of the file.
     pub(crate) fn pieces_of_walk(
         &self,
         i: usize,
@@ -224,9 +225,9 @@ impl Parts {
     }
 }
 
-/// Parts come in.
+/// Admitting parts.
 impl Parts {
-    /// The filter that this is a piece of, and which one.
+    /// The filter that this is a piece of, and the number of the piece.
     fn filter_of(&self, part: Part) -> Option<(&TableFilter, usize)> {
         match part {
             Part::Filter(i) => Some((self.filter.as_ref()?, i)),
@@ -235,7 +236,7 @@ impl Parts {
         }
     }
 
-    /// Whether a part is there.
+    /// Whether a part is loaded.
     fn has(&self, part: Part) -> bool {
         match part {
             Part::Index(p) => self.index.has(p),
@@ -243,7 +244,7 @@ impl Parts {
         }
     }
 
-    /// Where in the file a part lies; nowhere if it was read at opening.
+    /// Where a part lies in the file; an empty range if it was read at opening.
     pub(crate) fn range(&self, part: Part) -> Range<u64> {
         let divided = self.index.divided.as_ref();
         let range = match part {
@@ -271,12 +272,12 @@ impl Parts {
         filter.map_or(Ok(()), |(filter, i)| filter.admit(i, bytes, last_block))
     }
 
-    /// Those of `parts` that are not there, with where they lie, in ascending order, each once.
+    /// The `parts` that are not loaded, with their ranges, ascending and without duplicates.
     pub(crate) fn unread(&self, parts: Vec<Part>) -> Vec<(Range<u64>, Part)> {
         let unread = parts.into_iter().filter(|&part| !self.has(part));
         let mut unread: Vec<_> = unread.map(|part| (self.range(part), part)).collect();
         unread.sort_unstable_by_key(|(range, part)| (range.start, range.end, *part));
-        // Many keys need the same ones.
+        // Many keys need the same parts.
         unread.dedup();
         unread
     }
@@ -289,9 +290,10 @@ impl Parts {
     }
 }
 
-/// What is known of data blocks.
+/// Checking data blocks, and learning from them.
 impl Parts {
-    /// Checks a data block that came in: its form, and, unless that was done before, that its keys ascend and lie between its index keys.
+    /// Checks a data block that was read: its structure, and, unless this was checked before, that its keys ascend and lie between its
+    /// index keys.
     pub(crate) fn check_block(&self, found: BlockRef, block: &Block<Bytes>) -> Result<(), Defect> {
         let state = self.index.state(found);
         if state.has(BlockState::CHECKED) {
@@ -307,7 +309,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Learns the fences of a data block that was checked.
+    /// Learns the fences of a checked data block.
     pub(crate) fn learn(&self, found: BlockRef, block: &Block<Bytes>) {
         if let Some(Order::Bytewise) = self.order {
             self.index.learn(found, block);

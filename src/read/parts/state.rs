@@ -1,4 +1,4 @@
-//! What is known of a data block: what was checked, and which part of it a search needs.
+//! The state of a data block: what was checked, and which part of it a search needs.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -6,21 +6,21 @@ use crate::format::block::Block;
 use crate::format::block_search::SearchPart;
 use crate::format::prefetch::prefetch_atomic;
 
-/// What is known of a data block. Nothing is known of one that was never read.
+/// The state of a data block. All zeros if the block was never read.
 ///
-/// From bit 0 on: flags, in one byte; the lines in which the block's two [fences](Block::fence) lie, a byte each; the
-/// epoch of the cache in which the block was last missed, in one byte, 0 if it never was; the positions of the fences' keys, two bytes
-/// each. The fences decide how long a search takes, and nothing that it finds.
+/// From bit 0 on: flags, in one byte; the cache lines of the block's two [fences](Block::fence), a byte each; the epoch of the cache
+/// in which the block was last missed, in one byte, 0 if never; the positions of the fences' keys, two bytes each. The fences only
+/// affect how long a search takes, not its result.
 #[derive(Debug, Default)]
 pub(crate) struct BlockState(AtomicU64);
 
 impl BlockState {
-    /// The block has the form of a block, and, unless the table's order is not known, its keys ascend and lie between its index
+    /// The block has a correct structure, and, unless the table's order is not known, its keys ascend and lie between its index
     /// keys.
     pub(crate) const CHECKED: u64 = 1;
-    /// The block is stored raw in memory, is used there, and was checked.
+    /// The block is stored uncompressed in memory, is used there, and was checked.
     pub(crate) const IN_PLACE: u64 = 2;
-    /// The block was put in the cache, and may still be there.
+    /// The block was put into the cache, and may still be there.
     pub(crate) const CACHED: u64 = 4;
 
     #[inline]
@@ -37,18 +37,19 @@ impl BlockState {
         self.0.fetch_or(bits, Relaxed);
     }
 
-    /// Notes a miss in an epoch of the cache. Returns whether one was noted in it before, or in the epoch before it.
+    /// Notes a miss in an epoch of the cache. Returns whether a miss was noted in this epoch or the one before.
     pub(crate) fn missed_lately(&self, epoch: u64) -> bool {
         let [now, before] = [epoch, epoch + 254].map(|epoch| 1 + epoch % 255);
         let last = self.0.load(Relaxed) >> 24 & 0xff;
         if last != now {
-            // Two threads that note a miss at once may note another epoch.
+            // Two threads that note a miss at once may set a wrong epoch.
             self.0.fetch_xor((last ^ now) << 24, Relaxed);
         }
         last == now || last == before
     }
 
-    /// Learns the fences of `block`, unless they are known; `position` tells where a key lies among those that the block can have.
+    /// Learns the fences of `block`, unless they are known; `position` says where a key lies between the keys that the block can
+    /// have.
     pub(crate) fn learn<B: AsRef<[u8]>>(
         &self,
         block: &Block<B>,
@@ -58,7 +59,7 @@ impl BlockState {
             let (line, key) = block.fence(number)?;
             Some((u64::from(line), u64::from(position(key)?)))
         };
-        // The first line of a block needs no fence.
+        // A fence never lies in a block's first line.
         let is_known = self.0.load(Relaxed) >> 8 & 0xff != 0;
         if !is_known && let Some((second @ 1.., key)) = fence(1) {
             let (third, last) = fence(2).unwrap_or((second, u16::MAX.into()));
@@ -66,7 +67,7 @@ impl BlockState {
         }
     }
 
-    /// The part of the block that has a key at `position`: both sides of a fence at the same one.
+    /// The part of the block for a key at `position`; if a fence has the same position, the parts on both sides of it.
     #[inline(always)]
     pub(crate) fn part(&self, position: Option<u16>) -> SearchPart {
         let [_, second, third, _, a, b, c, d] = self.0.load(Relaxed).to_le_bytes();
@@ -74,7 +75,7 @@ impl BlockState {
             return SearchPart::default();
         };
         let keys = [[a, b], [c, d]].map(u16::from_le_bytes);
-        // Counted, so that there is nothing to predict.
+        // Counted, to avoid unpredictable branches.
         let count = |is: fn(&u16, &u16) -> bool| keys.map(|key| u8::from(is(&position, &key)));
         let [first, skipped] = [count(u16::gt), count(u16::lt)].map(|[a, b]| a + b);
         let line = match first {
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
     use crate::format::block::BlockBuilder;
 
-    /// Keys that the block has, and keys between them, whether or not their positions tell them apart.
+    /// Keys of the block, and keys between them, whether or not their positions differ.
     #[test]
     fn the_part_of_a_key_is_where_the_block_has_it() {
         for (entries, step) in [(1, 1), (5, 1), (34, 7), (34, 1), (300, 1)] {

@@ -1,4 +1,4 @@
-//! Fetching data blocks, and pieces of index and filters: those of one lookup, and those of many together.
+//! Fetches data blocks, and pieces of index and filters: for one lookup, or for many together.
 
 use std::io;
 use std::ops::Range;
@@ -18,15 +18,15 @@ use crate::read::source::async_read_at::MAX_REQUEST_GAP;
 use crate::read::source::file::{FileSlice, saturating_len};
 use crate::read::table::opened::{MAX_READS, Opened, still_missing};
 
-/// Most bytes between pieces of index and filters that come with one request. Requests for pieces are made at the same time, and a
-/// piece is not much longer.
+/// Maximum number of bytes between pieces of index and filters that are fetched by one request. Requests for pieces are made at
+/// the same time, and a piece is not much longer than this.
 const MAX_PIECE_GAP: u64 = 16 << 10;
 
-/// Most requests of one call that are on their way at once.
+/// Maximum number of requests of one call that are in flight.
 const MAX_IN_FLIGHT: usize = 32;
 
 impl AsyncTable {
-    /// A data block, from the cache or from the source: checked when it comes in.
+    /// A data block, from the cache or from the source, checked on arrival.
     pub(super) async fn fetch_block(&self, found: BlockRef) -> Result<Bytes> {
         let (Opened { parts, store, .. }, read) = (&*self.table.opened, self.table.read);
         if let Some(block) = store.cached(parts, found) {
@@ -43,8 +43,7 @@ impl AsyncTable {
         arrived?.pop().ok_or_else(none)
     }
 
-    /// The data blocks `wanted`, which ascend, with their positions, in the order in which they arrive: those that are in the cache
-    /// first.
+    /// The data blocks `wanted`, which ascend, with their positions, in the order of arrival: those in the cache first.
     pub(super) fn fetch_blocks<'a>(
         &'a self,
         wanted: &[BlockRef],
@@ -63,7 +62,7 @@ impl AsyncTable {
         stream::iter(cached).chain(fetched).boxed()
     }
 
-    /// Returns the answer of `ask`, which answers or names the parts that are missing to tell: those are fetched, and it is asked again.
+    /// Returns the answer of `ask`, which answers or names the missing parts: those are fetched, and it is asked again.
     pub(super) async fn ask<T>(&self, mut ask: impl FnMut() -> Result<T, Missing>) -> Result<T> {
         for _ in 0..=MAX_READS {
             match ask() {
@@ -83,8 +82,8 @@ impl AsyncTable {
         arriving.try_collect().await
     }
 
-    /// What `admit` makes of `items`, which ascend, in the order in which they arrive. Those that lie at most `max_gap` bytes apart
-    /// come with one request, which other tasks share that want the same.
+    /// Returns the results of `admit` for `items`, which ascend, in the order of arrival. Items at most `max_gap` bytes apart are
+    /// fetched by one request, which other tasks that want the same items share.
     fn fetch<'a, W: Copy + Send + Sync + 'a, T: Send + 'a>(
         &'a self,
         items: Vec<(Range<u64>, W)>,
@@ -104,12 +103,12 @@ impl AsyncTable {
             .join(items, max_gap, |bytes| self.request(bytes))
     }
 
-    /// What `admit` makes of the items that are wanted of a request, each in memory of its own, so that a value does not keep all that
-    /// came with it.
+    /// The results of `admit` for the wanted items of a request, each in its own memory, so that a value does not keep the whole
+    /// response.
     ///
-    /// An item that is not sound is fetched once more, alone, before it is called damaged: it may have been damaged on its way. If a
-    /// request fails, so do all its items, with one exception: a single item of a request that another task made for more is
-    /// requested again, alone.
+    /// A damaged item is fetched once more, alone, before it is reported as damaged: it may have been damaged in transit. If a
+    /// request fails, so do all its items, with one exception: if another task made the request for more than this one item, the
+    /// item is requested again, alone.
     async fn arrive<W: Copy, T>(
         &self,
         (flight, items): Awaited<W>,

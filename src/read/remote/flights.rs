@@ -1,4 +1,4 @@
-//! Requests on their way, which all tasks share that want the same blocks, or the same pieces of index and filters.
+//! Requests in flight, shared by all tasks that want the same blocks, or the same pieces of index and filters.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,30 +11,31 @@ use crate::read::source::async_read_at::{BoxFuture, MAX_REQUEST_LEN};
 use crate::read::source::coalesce::coalesce;
 use crate::read::source::file::FileSlice;
 
-/// What a request brings. Its error is that of all who wait for it.
+/// The result of a request. All who wait for it get its error.
 type Response = BoxFuture<'static, Result<FileSlice>>;
 
-/// A request. It goes on while somebody awaits it. When nobody has it any more, it is cancelled, or forgotten if it has arrived.
+/// A request. It goes on while anybody awaits it. When nobody holds it any more, it is cancelled, or forgotten if it has
+/// arrived.
 #[derive(Clone)]
 pub(super) struct Flight {
-    /// Which bytes of the file it brings.
+    /// The bytes of the file that it fetches.
     pub(super) bytes: Range<u64>,
     pub(super) response: Shared<Response>,
 }
 
-/// A request, and what is wanted of it: bytes of the file that belong together, and what each is for.
+/// A request, and the items wanted from it: the bytes of each, and what it is for.
 pub(super) type Awaited<W> = (Flight, Vec<(Range<u64>, W)>);
 
-/// The requests of a table that are on their way, by the items that they bring. With each, all bytes that it brings.
+/// A table's requests in flight, by the items that they fetch. Each item comes with all bytes that its request fetches.
 #[derive(Debug, Default)]
 pub(super) struct Flights(Mutex<HashMap<Range<u64>, OnItsWay>>);
 
-/// Which bytes of the file a request brings, and the request while somebody awaits it.
+/// The bytes of the file that a request fetches, and the request while anybody awaits it.
 type OnItsWay = (Range<u64>, WeakShared<Response>);
 
 impl Flights {
-    /// Joins the requests that bring `items`, which ascend, and begins others for items that none brings yet: those that lie at
-    /// most `max_gap` bytes apart come with one. A request that is begun does nothing until it is awaited.
+    /// Joins the requests that fetch `items`, which ascend, and begins others for the remaining items: one request for items at
+    /// most `max_gap` bytes apart. A new request does nothing until it is awaited.
     pub(super) fn join<W>(
         &self,
         items: Vec<(Range<u64>, W)>,
@@ -42,14 +43,15 @@ impl Flights {
         request: impl Fn(Range<u64>) -> Flight,
     ) -> Vec<Awaited<W>> {
         let (mut joined, mut new): (Vec<Awaited<W>>, _) = (Vec::new(), Vec::new());
-        // Dropped after the lock: the last that has a request drops the source's future, which may ask the table.
+        // Dropped after the lock is released: the last owner of a request drops the source's future, which may use the
+        // table.
         let mut upgraded = Vec::new();
-        // Nothing that holds the lock can panic.
+        // No code that holds the lock can panic.
         let mut by_item = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for item in items {
             let flight = by_item.get(&item.0).and_then(|(bytes, response)| {
                 let (bytes, response) = (bytes.clone(), response.upgrade()?);
-                // A request that failed is only for those who waited for it.
+                // A failed request only concerns those who waited for it.
                 let has_failed = matches!(response.peek(), Some(Err(_)));
                 (!has_failed).then_some(Flight { bytes, response })
             });
@@ -62,7 +64,7 @@ impl Flights {
             }
         }
         if by_item.len() == by_item.capacity() {
-            // Before it grows, it forgets those that nobody has any more.
+            // Before it grows, it removes those that nobody holds any more.
             by_item.retain(|_, (_, response)| {
                 let response = response.upgrade();
                 let is_there = response.is_some();

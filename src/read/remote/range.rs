@@ -17,26 +17,25 @@ use crate::read::walk::range::no_prefix_in;
 /// The entries of an [`AsyncTable`] within bounds, in order; made by [`AsyncTable::range`].
 ///
 /// [`next`](AsyncRange::next) returns entries to keep: each key is a copy, and values are slices of their blocks.
-/// [`advance`](AsyncRange::advance) lends them until its next call, which takes less than half the time; those that
-/// are wanted after all, [`entry`](AsyncRange::entry) returns.
+/// [`advance`](AsyncRange::advance) lends them until its next call, which takes less than half the time;
+/// [`entry`](AsyncRange::entry) then returns one to keep.
 ///
-/// Ends after its first error: no entry is skipped in silence. What was asked for and has not come yet is cancelled when the
-/// range is dropped.
+/// Ends after its first error: no entry is skipped silently. Dropping the range cancels its requests in flight.
 #[derive(Debug)]
 #[must_use]
 pub struct AsyncRange {
     table: AsyncTable,
-    /// It is given its blocks, which come from `blocks`.
+    /// Its blocks come from `blocks`.
     cursor: Cursor,
     blocks: WalkBlocks,
     direction: Direction,
-    /// To return instead of the first entry.
+    /// Returned instead of the first entry.
     error: Option<Error>,
 }
 
 /// Walks.
 impl AsyncTable {
-    /// The entries whose keys lie within `bounds`, in order. Reads nothing if a filter of prefixes rules it out; see
+    /// The entries whose keys are within `bounds`, in order. Reads nothing if a filter of prefixes excludes them; see
     /// [`Table::range`].
     pub fn range(&self, bounds: impl KeyRange) -> AsyncRange {
         AsyncRange::new(self, bounds.key_bounds(), None)
@@ -47,13 +46,13 @@ impl AsyncTable {
         self.prefix_from(prefix, Bound::<&[u8]>::Unbounded)
     }
 
-    /// The entries of [`prefix`](AsyncTable::prefix) from `start` on; see [`Table::prefix_from`].
+    /// The entries of [`prefix`](AsyncTable::prefix) at or after `start`; see [`Table::prefix_from`].
     pub fn prefix_from(
         &self,
         prefix: impl AsRef<[u8]>,
         start: Bound<impl AsRef<[u8]>>,
     ) -> AsyncRange {
-        // The order is not asked about a prefix that may be no key to it.
+        // The order is not used, since the prefix need not be a valid key.
         let error = self.table.order().ok().and_then(no_prefix_in);
         let bounds = prefix_bounds_from(prefix.as_ref(), start);
         AsyncRange::new(self, bounds, error)
@@ -72,7 +71,7 @@ impl AsyncRange {
         }
     }
 
-    /// Finds out which data blocks may have entries within the bounds: none if a filter of prefixes rules them out.
+    /// Finds the data blocks that may have entries within the bounds: none if a filter of prefixes excludes them.
     async fn plan(&mut self) -> Result<()> {
         let (table, cursor) = (&self.table, &mut self.cursor);
         let is_bytewise = matches!(table.table.order(), Ok(Order::Bytewise));
@@ -92,16 +91,15 @@ impl AsyncRange {
         Ok(())
     }
 
-    /// Returns the entries from the last to the first. To be called before the first is asked for. A [`TableRange`](crate::TableRange) has both ends; this
-    /// has the one that is chosen.
+    /// Returns the entries from the last to the first. Call it before the first entry is taken. A [`TableRange`](crate::TableRange) can be
+    /// read from both ends, this one only from the chosen end.
     pub fn reverse(mut self) -> AsyncRange {
         self.direction = Direction::Backward;
         self
     }
 
-    /// Says that all entries will be read, of an [`AsyncTable`]: requests are of 8 MiB from the first on, six at a time, instead of
-    /// growing to that.
-    /// Saves some two round trips, and wastes up to 48 MiB of reading if the caller stops early after all.
+    /// Says that all entries of the range will be read, of an [`AsyncTable`]: requests are of 8 MiB from the first on, six at a
+    /// time, instead of growing to that. Saves some two round trips, and wastes up to 48 MiB of reads if the caller stops early.
     pub fn expect_all(mut self) -> AsyncRange {
         self.blocks.expect_all();
         self
@@ -109,20 +107,20 @@ impl AsyncRange {
 
     /// Returns the next entry, or `None` after the last.
     ///
-    /// A future that is dropped before it is ready takes no entry: the next call returns it.
+    /// Dropping the future before it is ready takes no entry: the next call returns it.
     ///
     /// # Errors
     ///
-    /// Those of reading a data block; see [`AsyncTable::get`]. There are no entries after one.
+    /// Errors of reading a data block; see [`AsyncTable::get`]. The range then ends.
     pub async fn next(&mut self) -> Result<Option<(Bytes, Bytes)>> {
         let moved = self.advance().await?;
         Ok(moved.then(|| self.entry()))
     }
 
-    /// Moves to the next entry: to the first one at the first call. Returns `false` after the last.
+    /// Moves to the next entry; the first call moves to the first one. Returns `false` after the last.
     ///
     /// The range lends the entry as [`key`](AsyncRange::key) and [`value`](AsyncRange::value), without allocating, until the
-    /// next call. A future that is dropped before it is ready takes no entry.
+    /// next call. Dropping the future before it is ready takes no entry.
     ///
     /// ```
     /// # use leveltable::remote::AsyncTable;
@@ -137,7 +135,7 @@ impl AsyncRange {
     ///
     /// # Errors
     ///
-    /// As [`next`](AsyncRange::next).
+    /// Same as [`next`](AsyncRange::next).
     pub async fn advance(&mut self) -> Result<bool> {
         if self.cursor.step_fast(self.direction) {
             return Ok(true);
@@ -158,7 +156,7 @@ impl AsyncRange {
         self.cursor.value()
     }
 
-    /// The current entry, to keep: a copy of the key, and a slice of the value's block. Both are empty where
+    /// The current entry, to keep: a copy of the key, and a slice of the value's block. Both are empty when
     /// [`key`](AsyncRange::key) is.
     pub fn entry(&self) -> (Bytes, Bytes) {
         (

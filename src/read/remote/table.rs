@@ -1,4 +1,4 @@
-//! A remote table that is open.
+//! An open remote table.
 
 use std::io;
 use std::ops::Bound;
@@ -25,14 +25,14 @@ use crate::read::table::splits::splits_by_blocks;
 use crate::read::table::table_cache::OpenTable;
 use crate::read::table::{Table, find_value};
 
-/// An open table whose blocks are fetched from an [`AsyncReadAt`]: the twin of [`Table`], with the same answers.
+/// An open table whose blocks are fetched from an [`AsyncReadAt`]: the asynchronous counterpart of [`Table`].
 ///
-/// Clones are cheap and share everything; lookups and batches also share requests that are on their way. Memory and cache are
-/// as for a [`Table`], except that the cache takes every block that a lookup fetched. The [module](crate::remote) says how many
-/// requests a call makes.
+/// Clones are cheap and share everything; lookups and batches also share requests in flight. Memory and cache are as for a
+/// [`Table`], except that the cache takes every block that a lookup fetched. The [module](crate::remote) says how many requests
+/// a call makes.
 #[derive(Clone)]
 pub struct AsyncTable {
-    /// Knows what the file holds, and cannot read it.
+    /// Decides what to read, but cannot read.
     pub(super) table: Table,
     pub(super) source: Arc<dyn AsyncReadAt>,
     pub(super) flights: Arc<Flights>,
@@ -53,13 +53,13 @@ impl OpenTable for AsyncTable {
 impl OpenOptions {
     /// Opens a remote table.
     ///
-    /// Asks for the last `tail_len` bytes, 64 KiB if it is `None`: one request for a table of this crate, of any size. Of another
-    /// writer's, it then asks for what is missing of metaindex and index. [`AsyncTable::tail_len`] says how many bytes bring all of
-    /// index and filters. With [`check_order`](OpenOptions::check_order), the whole table is fetched and checked.
+    /// Requests the last `tail_len` bytes, 64 KiB if it is `None`: one request for a table of this crate, of any size. For another
+    /// writer's, it then requests the missing part of metaindex and index. [`AsyncTable::tail_len`] returns how many bytes include
+    /// all of index and filters. With [`check_order`](OpenOptions::check_order), the whole table is fetched and checked.
     ///
     /// # Errors
     ///
-    /// As [`open`](OpenOptions::open), and [`ErrorKind::Replaced`](crate::ErrorKind::Replaced).
+    /// Same as [`open`](OpenOptions::open), and [`ErrorKind::Replaced`](crate::ErrorKind::Replaced).
     pub fn open_async<S: AsyncReadAt + 'static>(
         &self,
         source: S,
@@ -98,8 +98,7 @@ impl OpenOptions {
     }
 }
 
-/// Of so many layers of a ribbon filter, the pieces that a key may need are asked for at once: 99 % of keys then need no second
-/// round trip.
+/// Number of layers of a ribbon filter whose pieces are requested at once: 99 % of keys then need no second round trip.
 const REQUEST_LAYERS: usize = 2;
 
 impl AsyncTable {
@@ -107,7 +106,7 @@ impl AsyncTable {
     ///
     /// # Errors
     ///
-    /// As [`OpenOptions::open_async`].
+    /// Same as [`OpenOptions::open_async`].
     pub async fn open(source: impl AsyncReadAt + 'static) -> Result<AsyncTable> {
         OpenOptions::new().open_async(source, None).await
     }
@@ -126,7 +125,7 @@ impl AsyncTable {
     ///
     /// # Errors
     ///
-    /// As [`Table::get`], and [`ErrorKind::Replaced`](crate::ErrorKind::Replaced).
+    /// Same as [`Table::get`], and [`ErrorKind::Replaced`](crate::ErrorKind::Replaced).
     pub async fn get(&self, key: impl AsRef<[u8]> + Send) -> Result<Option<Bytes>> {
         let (key, order) = (key.as_ref(), self.table.order()?);
         self.table.check_form(key, order)?;
@@ -143,13 +142,13 @@ impl AsyncTable {
 
     /// Returns the values of many keys, in the order of `keys`; `None` for each that the table does not hold.
     ///
-    /// Blocks that lie near each other come with one request, and up to 32 requests are on their way at a time. Takes some 80
-    /// bytes per key while it runs, and at most 256 MiB for what is on its way, 32 requests of 8 MiB, if so many neighbouring
-    /// blocks are asked for; what is compressed takes more when it has come in.
+    /// Blocks near each other are fetched by one request, and up to 32 requests are in flight. Takes some 80 bytes per key
+    /// while it runs, and at most 256 MiB for requests in flight, 32 of 8 MiB, if so many adjacent blocks are wanted;
+    /// decompressed blocks take more.
     ///
     /// # Errors
     ///
-    /// As [`get`](AsyncTable::get), for one block that cannot be read; no value is returned then.
+    /// Same as [`get`](AsyncTable::get); if a block cannot be read, no value is returned.
     pub async fn get_many<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
         let mut lookups = Lookups::new(&self.table, keys)?;
         self.ask(|| lookups.ask(REQUEST_LAYERS)).await?;
@@ -165,12 +164,12 @@ impl AsyncTable {
         Ok(found.values)
     }
 
-    /// Whether the table may hold `key`, by filter and index alone: requests only pieces of them that were not needed before. See
-    /// [`Table::may_contain`].
+    /// Whether the table may hold `key`, according to filter and index alone: only requests pieces of these that are not loaded
+    /// yet. See [`Table::may_contain`].
     ///
     /// # Errors
     ///
-    /// As [`Table::may_contain`].
+    /// Same as [`Table::may_contain`].
     pub async fn may_contain(&self, key: impl AsRef<[u8]> + Send) -> Result<bool> {
         let Ok(order) = self.table.order() else {
             return Ok(true);
@@ -184,7 +183,7 @@ impl AsyncTable {
         self.ask(candidate).await
     }
 
-    /// Whether the filter of prefixes knows that no key is within these bounds.
+    /// Whether the filter of prefixes excludes all keys within these bounds.
     pub(super) async fn prefixes_exclude(&self, bounds: &Bounds) -> Result<bool> {
         let parts = &self.table.opened.parts;
         let Some(prefix) = parts.prefix_to_ask(bounds) else {
@@ -200,7 +199,7 @@ impl AsyncTable {
     ///
     /// # Errors
     ///
-    /// As [`Table::splits`].
+    /// Same as [`Table::splits`].
     pub async fn splits(&self, n: usize) -> Result<Vec<(Bound<Bytes>, Bound<Bytes>)>> {
         let parts = &self.table.opened.parts;
         if self.table.order().is_ok() && splits_by_blocks(&parts.index, n) {
@@ -210,23 +209,24 @@ impl AsyncTable {
         self.table.splits(n)
     }
 
-    /// About how many bytes the entries within `bounds` take, by the index alone: one request at most; see [`Table::approximate_bytes`].
+    /// Approximately how many bytes the entries within `bounds` take, according to the index alone: at most one request; see
+    /// [`Table::approximate_bytes`].
     ///
     /// # Errors
     ///
-    /// As [`Table::approximate_bytes`].
+    /// Same as [`Table::approximate_bytes`].
     pub async fn approximate_bytes(&self, bounds: impl KeyRange + Send) -> Result<u64> {
         let (bounds, parts) = (bounds.key_bounds(), &self.table.opened.parts);
         let order = self.table.order_of(&bounds)?;
         self.ask(|| bytes_within(parts, &bounds, order)).await
     }
 
-    /// A key up to which about `fraction` of the bytes of all entries lie, by the index alone: one request at most; see
-    /// [`Table::key_at_fraction`].
+    /// A key before which about `fraction` of the bytes of all entries lie, according to the index alone: at most one
+    /// request; see [`Table::key_at_fraction`].
     ///
     /// # Errors
     ///
-    /// As [`Table::key_at_fraction`].
+    /// Same as [`Table::key_at_fraction`].
     pub async fn key_at_fraction(&self, fraction: f64) -> Result<Option<Bytes>> {
         let parts = &self.table.opened.parts;
         self.ask(|| key_at(parts, fraction)).await
@@ -237,7 +237,7 @@ impl AsyncTable {
         self.table.properties()
     }
 
-    /// Number of entries, as its properties say; see [`Table::entries`].
+    /// Number of entries, as recorded in its properties; see [`Table::entries`].
     pub fn entries(&self) -> Option<u64> {
         self.table.entries()
     }
@@ -257,13 +257,13 @@ impl AsyncTable {
         self.table.file_bytes()
     }
 
-    /// Bytes of memory that the table takes, blocks in a cache apart; see [`Table::weight`].
+    /// Bytes of memory that the table takes, apart from cached blocks; see [`Table::weight`].
     pub fn weight(&self) -> usize {
         self.table.weight()
     }
 
-    /// Bytes at the end of the file that are all that opening needs, for [`OpenOptions::open_async`]: those after the last data block, or all of a file of up to
-    /// 64 KiB, whose keys are checked then.
+    /// Number of bytes at the end of the file that include all that opening needs, for [`OpenOptions::open_async`]: those after the last
+    /// data block, or all of a file of up to 64 KiB, whose keys are checked then.
     pub fn tail_len(&self) -> u64 {
         let (size, index) = (self.table.file_bytes(), &self.table.opened.parts.index);
         match index.pieces().checked_sub(1) {

@@ -1,4 +1,4 @@
-//! Reading ahead of a walk: each request brings more than the one before.
+//! Read-ahead of a walk: each request fetches more than the one before.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -20,32 +20,32 @@ use crate::read::store::Use;
 use crate::read::table::opened::Opened;
 use crate::read::walk::ahead::next_run;
 
-/// Bytes of a walk's first request, unless a single block takes more: they take no longer than a block of 4 KiB.
+/// Length of a walk's first request, unless a single block is longer: it takes no longer than a block of 4 KiB.
 const FIRST_LEN: u64 = 64 << 10;
 
-/// Most bytes of the index that a walk fetches at once: they name some 128 MB of data blocks.
+/// Maximum number of bytes of the index that a walk fetches at once: these name some 128 MB of data blocks.
 const INDEX_LEN: u64 = 1 << 20;
 
-/// Most requests of a walk that are on their way at once: after its first one, and once they are long. With requests of 8 MiB, they
-/// and what the walk is in take 56 MiB.
+/// Maximum number of requests of a walk in flight: after its first one, and once they are long. With requests of 8 MiB, they and
+/// the walk's current response take 56 MiB.
 ///
-/// A request of 8 MiB from a near store takes 30 ms until its first byte, and perhaps 10 until its last: with four on their way, the
-/// connection would stand still between them.
+/// A request of 8 MiB to a nearby store takes 30 ms until its first byte, and perhaps 10 until its last: with four in flight, the
+/// connection would be idle between them.
 const MAX_AHEAD: [usize; 2] = [4, 6];
 
-/// The data blocks of a walk, which are asked for before it comes to them.
+/// The data blocks of a walk, which are requested ahead of it.
 pub(super) struct WalkBlocks {
-    /// Those that the walk may need and that were not asked for.
+    /// The blocks that the walk may need and that were not requested yet.
     pub(super) unasked: Range<usize>,
-    /// Most bytes of the next request.
+    /// Maximum length of the next request.
     len: u64,
-    /// The blocks that were asked for.
+    /// The requested blocks.
     asked: VecDeque<(Range<usize>, Flight)>,
-    /// What came with the block that the walk is in.
+    /// The response that contains the walk's current block.
     here: FileSlice,
 }
 
-/// Short: which blocks are left, not what came.
+/// Short: shows which blocks are left, not the responses.
 impl fmt::Debug for WalkBlocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} left", self.unasked)
@@ -63,13 +63,13 @@ impl WalkBlocks {
         }
     }
 
-    /// Says that the walk will come to all of them: its requests are long from the first on.
+    /// Says that the walk will reach all blocks: its requests are long from the first on.
     pub(super) fn expect_all(&mut self) {
         self.len = MAX_REQUEST_LEN;
     }
 
-    /// Data block `i`, to which the walk comes, and whether it is a slice of all that came with it and keeps that in memory. A call that
-    /// is dropped before it is ready is as if it had not been made.
+    /// Data block `i`, which the walk has reached, and whether it is a slice of a whole response and keeps that in memory. Dropping the
+    /// future before it is ready has no effect.
     pub(super) async fn take(
         &mut self,
         table: &AsyncTable,
@@ -78,7 +78,7 @@ impl WalkBlocks {
     ) -> Result<(BlockRef, Bytes, bool)> {
         let Opened { parts, store, .. } = &*table.table.opened;
         if parts.block(i).is_err() {
-            // If a piece ahead cannot be read, that is for those who come to it.
+            // If a piece further ahead cannot be read, the walk finds that out when it reaches the piece.
             let ahead = parts.pieces_of_walk(i, &self.unasked, Some(direction), INDEX_LEN);
             table.read_parts(ahead).await.ok();
         }
@@ -89,7 +89,7 @@ impl WalkBlocks {
             self.ask(table, direction);
             match self.arrived(i).await {
                 Some(Ok(slice)) => self.here = slice,
-                // What was asked for ahead is forgotten, too.
+                // Requests ahead are forgotten as well.
                 Some(Err(_)) => *self = WalkBlocks::new(direction.rest(&self.unasked, &(i..i + 1))),
                 None => {}
             }
@@ -99,12 +99,12 @@ impl WalkBlocks {
         {
             return Ok((found, payload, frame::is_raw(&frame)));
         }
-        // What did not come, or is not sound, is fetched alone: an error is that of one block.
+        // A block that did not arrive, or is damaged, is fetched alone: an error is that of one block.
         Ok((found, table.fetch_block(found).await?, false))
     }
 
-    /// What the first request brings, if that is data block `i`. All requests go on until it is there, and one that is new begins, even
-    /// if the first is there already.
+    /// The response of the first request, if that is for data block `i`. All requests are polled until it has arrived, and new ones
+    /// begin even if it already has.
     async fn arrived(&mut self, i: usize) -> Option<Result<FileSlice>> {
         let (_, first) = self.asked.front().filter(|(run, _)| run.contains(&i))?;
         let responses = self.asked.iter().map(|(_, flight)| flight.response.clone());
@@ -113,8 +113,7 @@ impl WalkBlocks {
         first.response.now_or_never()
     }
 
-    /// Makes requests for the blocks that come next and are not in the cache, up to where the walk must first come to the next piece of
-    /// the index.
+    /// Makes requests for the next blocks that are not in the cache, up to where the walk needs the next piece of the index.
     fn ask(&mut self, table: &AsyncTable, direction: Direction) {
         let opened = &*table.table.opened;
         let Opened { parts, store, .. } = opened;

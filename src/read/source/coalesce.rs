@@ -1,26 +1,27 @@
-//! Which parts of a file are read together.
+//! Decides which parts of a file are read together.
 
 use std::ops::Range;
 
 use crate::format::page::PAGE_LEN;
 
-/// Most bytes of data blocks that are read at once because they follow each other.
+/// Maximum number of bytes of adjacent data blocks that are read at once.
 pub(crate) const MAX_READ_LEN: u64 = 256 << 10;
 
-/// Most bytes between two blocks that are read together: less than a page, such as the padding of an aligned table.
+/// Maximum number of bytes between two blocks that are read together: less than a page, such as the padding of an
+/// aligned table.
 pub(crate) const MAX_GAP: u64 = PAGE_LEN - 1;
 
 /// Parts of a file that are read at once, such as data blocks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Group {
-    /// Which of the parts, by their positions.
+    /// The positions of the parts.
     pub(crate) items: Range<usize>,
-    /// What is read: all bytes from the first part's start to the furthest end.
+    /// The bytes to read: from the first part's start to the furthest end.
     pub(crate) bytes: Range<u64>,
 }
 
 impl Group {
-    /// Both, if at most `max_gap` bytes lie between them and they take at most `max_len` bytes.
+    /// Both groups together, if at most `max_gap` bytes lie between them and they take at most `max_len` bytes.
     pub(crate) fn join(&self, other: &Group, max_gap: u64, max_len: u64) -> Option<Group> {
         let (a, b) = (self, other);
         let items = a.items.start.min(b.items.start)..a.items.end.max(b.items.end);
@@ -29,14 +30,14 @@ impl Group {
         (gap <= max_gap && bytes.end - bytes.start <= max_len).then_some(Group { items, bytes })
     }
 
-    /// How many bytes of the file it takes.
+    /// Number of bytes of the file that it takes.
     pub(crate) fn len(&self) -> u64 {
         self.bytes.end - self.bytes.start
     }
 }
 
 /// Groups `parts`, which ascend by their starts: neighbours come together if at most `max_gap` bytes lie between them and the
-/// group takes at most `max_len` bytes. A part that is longer comes alone.
+/// group takes at most `max_len` bytes. A longer part is a group of its own.
 pub(crate) fn coalesce(parts: &[Range<u64>], max_gap: u64, max_len: u64) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (i, part) in parts.iter().enumerate() {
@@ -75,7 +76,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every part lies in its group, each in one, in order; no group is too long, unless a single part is.
+        /// Every part lies in exactly one group, in order; no group is too long, unless a single part is.
         #[test]
         fn groups_hold_their_parts(
             parts in prop::collection::vec((0u64..5000, 0u64..300), 0..40),

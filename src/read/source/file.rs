@@ -1,4 +1,4 @@
-//! A table's file as it is read: bytes at offsets, blocks at handles, and every error with its place.
+//! A table's file: bytes at offsets, blocks at handles, and errors with their place.
 
 use std::fs::File;
 use std::io;
@@ -20,39 +20,45 @@ use crate::read::source::stats::{Counter, Counters};
 use crate::read::source::weight::ARC;
 use crate::read::source::{MappedFile, ReadAt, Source, SourceBytes};
 
-/// Bytes at the end of a file that opening reads at once. An ordinary small table lies in them whole, and of one of up to
-/// 10 MB the index.
+/// Number of bytes at the end of a file that opening reads at once. They contain an ordinary small table completely, and
+/// the index of one of up to 10 MB.
 pub(crate) const TAIL_LEN: u64 = 64 << 10;
 
-/// What to do about damage.
+/// Advice for a damaged file.
 const REMEDY: &str =
     "`verify` of leveltable-repair lists all damage, and `salvage` copies what is sound";
 
-/// The source, its size, and counters of what was read.
+/// The source, its size, and counters of reads.
 #[derive(Debug)]
 pub(crate) struct TableFile {
     pub(crate) source: Source,
     pub(crate) size: u64,
     pub(crate) counters: Counters,
-    /// Of a file in memory, reference counts that few threads share.
+    /// Reference counts that few threads share, for a file in memory.
     pub(crate) owners: Owners,
-    /// What was read while the table is being opened.
+    /// The parts that have been read while the table is being opened.
     pub(crate) fetched: Vec<FileSlice>,
 }
 
 /// Bytes of the file that were read together.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FileSlice {
-    /// Where they begin in the file.
+    /// Where the bytes begin in the file.
     pub(crate) offset: u64,
     pub(crate) bytes: Bytes,
 }
 
 impl FileSlice {
-    /// The bytes at `range` of the file, if the slice has them all.
+    /// The bytes at `range` of the file, if the slice has all of them.
     pub(crate) fn get(&self, range: &Range<u64>) -> Option<Bytes> {
-        let start = range.start.checked_sub(self.offset)?;
-        self.bytes.read_at(start, saturating_len(range)).ok()
+        Some(self.bytes.slice(self.place(range)?))
+    }
+
+    /// Where in the slice they are.
+    fn place(&self, range: &Range<u64>) -> Option<Range<usize>> {
+        let start = usize::try_from(range.start.checked_sub(self.offset)?).ok()?;
+        let end = start.checked_add(saturating_len(range))?;
+        (end <= self.bytes.len()).then_some(start..end)
     }
 }
 
@@ -60,7 +66,9 @@ impl TableFile {
     pub(crate) fn new(source: Source) -> Result<TableFile> {
         let size = match &source.bytes {
             SourceBytes::Memory(bytes, _) => Ok(bytes.len() as u64),
-            SourceBytes::File(file) => file.size(),
+            SourceBytes::File(file) => {
+                (source.opened.as_ref()).map_or_else(|| file.size(), |opened| Ok(opened.size()))
+            }
             SourceBytes::Io(source) => source.size(),
             #[cfg(feature = "async")]
             SourceBytes::Remote(_) => Ok(0), // it comes with the tail
@@ -78,16 +86,16 @@ impl TableFile {
         Ok(file)
     }
 
-    /// Both ends of the file, which tell what it is if it is no table.
+    /// Both ends of the file, by which a file that is not a table is identified.
     pub(crate) fn ends(&self) -> [Range<u64>; 2] {
         let len = self.size.min(identify::PEEK_LEN as u64);
         [0..len, self.size - len..self.size]
     }
 
-    /// Reads those of `parts` that were not fetched yet, all at once, and keeps them.
+    /// Reads the `parts` that have not been fetched, all at once, and keeps them.
     ///
-    /// Awaits requests, and nothing else: of other sources, the parts are there when the future is first polled. What of these cannot
-    /// be read with other parts is read alone when it is needed. An error names the section, if all that is missing is of one.
+    /// Only awaits requests: with other sources, the parts are there when the future is first polled. A part that cannot be read with
+    /// others is read alone when it is needed. An error names the section if all missing parts belong to one.
     pub(crate) async fn fetch(
         &mut self,
         parts: impl IntoIterator<Item = (Section, Range<u64>)>,
@@ -144,16 +152,17 @@ impl TableFile {
         slices.collect()
     }
 
-    /// Reads `ranges`, which ascend, all at once: those at most [`MAX_GAP`] bytes apart together, up to [`MAX_READ_LEN`] bytes.
+    /// Reads `ranges`, which ascend, all at once: ranges at most [`MAX_GAP`] bytes apart together, up to [`MAX_READ_LEN`]
+    /// bytes.
     ///
-    /// Gives `each` the bytes of every range, with its position, as they come in, in memory of their own; of a file in memory, a slice of
-    /// it. A range that cannot be read with others is read alone: an error is that of one range.
+    /// Passes the bytes of every range to `each`, with its position, as they arrive, in memory of their own; for a file in memory, a
+    /// slice of it. A range that cannot be read with others is read alone: an error is that of one range.
     pub(crate) fn read_each(
         &self,
         ranges: &[Range<u64>],
         each: &mut dyn FnMut(usize, Result<Bytes>),
     ) {
-        // Where nothing is read, nothing is gained by reading together.
+        // If nothing is read, reading together has no use.
         let max_len = if self.is_memory() { 0 } else { MAX_READ_LEN };
         let groups = coalesce(ranges, MAX_GAP, max_len);
         let parts: Vec<(u64, usize)> = groups.iter().map(|group| part(&group.bytes)).collect();
@@ -173,13 +182,15 @@ impl TableFile {
         });
     }
 
-    /// Whether all bytes at `range` were fetched; of a mapped file, whether they were announced.
+    /// Whether all bytes at `range` have been fetched; for a mapped file, whether they have been announced.
     pub(crate) fn has_fetched(&self, range: &Range<u64>) -> bool {
-        self.fetched.iter().any(|slice| slice.get(range).is_some())
+        self.fetched
+            .iter()
+            .any(|slice| slice.place(range).is_some())
     }
 
-    /// Bytes of memory that it takes, apart from the structure itself, its owners, and what the caller made: a file in memory, or another
-    /// source.
+    /// Bytes of memory that this takes, apart from the structure itself, its owners, and what belongs to the caller: a file in memory, or
+    /// another source.
     pub(crate) fn weight(&self) -> usize {
         let Source {
             bytes,
@@ -195,17 +206,17 @@ impl TableFile {
         Counters::WEIGHT + file + path + opened
     }
 
-    /// Whether a block that is read alone lies in bytes of its own: another source may return a slice of something large.
+    /// Whether a block that is read alone has its own memory: another source may return a slice of something large.
     pub(crate) fn reads_alone(&self) -> bool {
         matches!(self.source.bytes, SourceBytes::File(_))
     }
 
-    /// Whether the file lies in memory, where reading is no I/O.
+    /// Whether the file lies in memory, where reading takes no I/O.
     pub(crate) fn is_memory(&self) -> bool {
         self.memory().is_some()
     }
 
-    /// The map of a file that lies in memory as one, where to touch it may be I/O.
+    /// The map of the file, if it is mapped, where touching memory may be I/O.
     pub(crate) fn map(&self) -> Option<&dyn MappedFile> {
         match &self.source.bytes {
             SourceBytes::Memory(_, map) => map.as_deref(),
@@ -229,7 +240,7 @@ impl TableFile {
         }
     }
 
-    /// Where the file was opened, if that is known.
+    /// The path at which the file was opened, if it is known.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.source.path.as_deref()
     }
@@ -247,12 +258,12 @@ impl TableFile {
         if error.kind() != ErrorKind::Corruption {
             return error;
         }
-        // While the table is being opened, its tail is kept.
+        // The tail is kept while the table is being opened.
         let [_, tail] = self.ends();
         let tail = self.read_fetched(tail.start, saturating_len(&tail));
         let copy = tail.and_then(|tail| identify::describe_copy(&tail, self.size));
         match copy {
-            // The footer itself may be what is damaged.
+            // The footer itself may be damaged.
             Some(copy) => error.with_hint(&format!(
                 "this may be {copy}; if that does not help, {REMEDY}"
             )),
@@ -260,7 +271,7 @@ impl TableFile {
         }
     }
 
-    /// Where the footer begins; 0 in a file that is too short for one.
+    /// Where the footer begins; 0 if the file is too short for one.
     pub(crate) fn footer_offset(&self) -> u64 {
         self.size.saturating_sub(FOOTER_LEN as u64)
     }
@@ -279,7 +290,7 @@ impl TableFile {
         footer.map_err(|defect| self.locate(defect, Section::Footer, self.footer_offset()))
     }
 
-    /// The error of a file without a footer, which says what it is.
+    /// The error of a file without a footer, which says what the file is.
     #[cold]
     pub(crate) fn not_a_table(&self) -> Error {
         match self.ends().map(|end| self.read_range(&end)) {
@@ -292,7 +303,7 @@ impl TableFile {
     }
 
     /// The frame of a block other than a data block, which the handle in `named_by` (a section and its offset) names.
-    /// Always verified.
+    /// Its checksum is always verified.
     pub(crate) fn read_sound_frame(
         &self,
         handle: BlockHandle,
@@ -316,7 +327,7 @@ impl TableFile {
         handle.check(section, self.footer_offset())
     }
 
-    /// Where the frame of the block at `handle` lies, if that is smaller than 4 GiB and lies before the footer.
+    /// Where the frame of the block at `handle` lies, if it is smaller than 4 GiB and before the footer.
     pub(crate) fn range_of(&self, handle: BlockHandle) -> Option<Range<u64>> {
         handle.frame_before(self.footer_offset())
     }
@@ -333,8 +344,8 @@ impl TableFile {
         self.read(range.start, saturating_len(range))
     }
 
-    /// Gives `each` all `parts`, each an offset and a length inside the file, by their positions, or why one cannot be read.
-    /// All are asked for at once.
+    /// Passes all `parts`, each an offset and a length inside the file, to `each` by their positions, or the error of a
+    /// part. All are requested at once.
     pub(crate) fn read_many(
         &self,
         parts: &[(u64, usize)],
@@ -356,7 +367,7 @@ impl TableFile {
         self.count_reads(parts);
         let mut left: Vec<Option<(u64, usize)>> = parts.iter().copied().map(Some).collect();
         source.read_many_at(parts, &mut |i, read| {
-            // What was not asked for, or was given already, is ignored.
+            // A part that was not requested, or has been passed already, is ignored.
             if let Some((offset, len)) = left.get_mut(i).and_then(Option::take) {
                 each(i, self.check_read(offset, len, read));
             }
@@ -387,7 +398,7 @@ impl TableFile {
         self.check_read(offset, len, read)
     }
 
-    /// The `len` bytes at `offset`, if they were fetched: in memory of their own, unless they are most of their slice.
+    /// The `len` bytes at `offset`, if they were fetched: in their own memory, unless they are most of their slice.
     fn read_fetched(&self, offset: u64, len: usize) -> Option<Bytes> {
         let range = offset..offset.checked_add(len as u64)?;
         self.fetched.iter().find_map(|slice| {
@@ -398,14 +409,14 @@ impl TableFile {
         })
     }
 
-    /// Counts reads from the source that are about to be made, of parts that are asked for at once.
+    /// Counts reads that are about to be made from the source, of parts that are requested at once.
     pub(crate) fn count_reads(&self, parts: &[(u64, usize)]) {
         let bytes = parts.iter().map(|&(_, len)| len as u64).sum();
         self.counters.add(Counter::SourceReads, parts.len() as u64);
         self.counters.add(Counter::SourceBytes, bytes);
     }
 
-    /// What the source returned for the `len` bytes at `offset`: as many bytes, or an error.
+    /// Checks what the source returned for the `len` bytes at `offset`: as many bytes, or an error.
     pub(crate) fn check_read(
         &self,
         offset: u64,
@@ -432,7 +443,7 @@ impl TableFile {
     }
 }
 
-/// How long `range` is. What does not fit this machine's memory is an error when it is read.
+/// The length of `range`. A length that exceeds this machine's address space is an error when it is read.
 pub(crate) fn saturating_len(range: &Range<u64>) -> usize {
     usize::try_from(range.end - range.start).unwrap_or(usize::MAX)
 }
@@ -442,7 +453,7 @@ fn part(range: &Range<u64>) -> (u64, usize) {
     (range.start, saturating_len(range))
 }
 
-/// Which parts of the file to read for `ranges`, which ascend.
+/// The parts of the file to read for `ranges`, which ascend.
 pub(crate) fn coalesced(ranges: &[Range<u64>], max_gap: u64, max_len: u64) -> Vec<(u64, usize)> {
     let groups = coalesce(ranges, max_gap, max_len);
     groups.iter().map(|group| part(&group.bytes)).collect()

@@ -9,10 +9,10 @@ use crate::format::footer::{FOOTER_LEN, Footer, MAGIC};
 use crate::format::frame::TRAILER_LEN;
 use crate::format::verify_frame;
 
-/// How much of the file's front is examined: a block of a LevelDB log.
+/// Number of bytes at the front of a file that are examined: a block of a LevelDB log.
 pub const PEEK_LEN: usize = 32 * 1024;
 
-/// Describes a file without a LevelDB footer: it is too short for one, or its last eight bytes are not LevelDB's magic number.
+/// Describes a file without a LevelDB footer: it is too short for one, or does not end with LevelDB's magic number.
 ///
 /// `head` and `tail` are the first and the last [`PEEK_LEN`] bytes of its `size`. They overlap if the file is small.
 /// Returns what fits after "this is": a noun, a colon, and advice.
@@ -25,7 +25,7 @@ pub fn describe(head: &[u8], tail: &[u8], size: u64) -> String {
                 written; restore it from a copy"
             .into();
     }
-    // A table has its magic number at the end. Only then do the first bytes count, which may be those of a key.
+    // Checks the end first: the first bytes of a table, which may be a key, can resemble anything.
     foreign_table(tail)
         .or_else(|| log_or_manifest(head))
         .or_else(|| compressed(head))
@@ -34,14 +34,14 @@ pub fn describe(head: &[u8], tail: &[u8], size: u64) -> String {
         .unwrap_or_else(|| unknown(head, tail, size))
 }
 
-/// LevelDB's relatives, whose tables have a magic number of their own in the same place: the number, who writes it, what.
+/// LevelDB's relatives, whose tables have their own magic number in the same place: the number, who writes it, what.
 #[rustfmt::skip]
 const FOREIGN: [(u64, &str, &str); 6] = [
     (0x88e2_41b7_85f4_cff7, "RocksDB or Pebble", "block-based table"),
     (0x8242_2296_63bf_9564, "RocksDB", "plain table"),
     (0x4f34_18eb_7a8f_13b8, "RocksDB", "plain table"),
     (0x9267_89d0_c5f1_7873, "RocksDB", "cuckoo table"),
-    // In UTF-8 two cockroaches, and a cockroach with a crab.
+    // In UTF-8, these bytes are two cockroaches, and a cockroach and a crab.
     (0xb3aa_9ff0_b3aa_9ff0, "Pebble", "table"),
     (0x80a6_9ff0_b3aa_9ff0, "Pebble", "blob file"),
 ];
@@ -102,7 +102,7 @@ fn compressed(head: &[u8]) -> Option<String> {
     Some(what)
 }
 
-/// Describes text by its first words, which often are the reason.
+/// Describes text by its first words, which often give the reason.
 fn text(head: &[u8]) -> Option<String> {
     let text = head.utf8_chunks().next()?.valid();
     // The head may end within a character.
@@ -125,7 +125,7 @@ fn text(head: &[u8]) -> Option<String> {
     Some(format!("{what}, which begins {start:?}{more}: {advice}"))
 }
 
-/// Describes a table of another length than its footer implies, which is the last one in `tail`.
+/// Describes a table whose length differs from what its footer says, the last footer in `tail`.
 pub(crate) fn describe_copy(tail: &[u8], size: u64) -> Option<String> {
     let magic = MAGIC.to_le_bytes();
     let end = tail.windows(8).rposition(|bytes| bytes == magic)? + 8;
@@ -169,7 +169,7 @@ fn unknown(head: &[u8], tail: &[u8], size: u64) -> String {
 }
 
 fn begins_with_block(head: &[u8]) -> bool {
-    // Codecs are few, and checksums take longer.
+    // Checks the codec byte first, since checksums take longer.
     let may_end = |len: &usize| head.get(*len) <= Some(&4);
     let frame = |len: usize| head.get(..len + TRAILER_LEN);
     let mut frames = (1..head.len()).filter(may_end).filter_map(frame);
@@ -206,7 +206,7 @@ mod tests {
         describe(head, tail, file.len() as u64)
     }
 
-    /// Bytes that resemble nothing.
+    /// Bytes that do not resemble anything.
     fn noise(len: usize) -> Vec<u8> {
         (0..len as u32)
             .map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8)
@@ -257,7 +257,7 @@ mod tests {
                 "a Pebble blob file: open it with Pebble",
             ),
         ] {
-            // Their blocks look like LevelDB's, so only the end tells.
+            // The blocks look like LevelDB's, so only the end differs.
             assert_says(&[&TABLE[..64], end].concat(), &[name]);
             assert_says(&end[4..], &[name]);
         }
@@ -268,7 +268,7 @@ mod tests {
         assert_says(LOG, &["LevelDB log", ".ldb"]);
         let comparator = "MANIFEST (comparator \"leveldb.BytewiseComparator\")";
         assert_says(MANIFEST, &[comparator, ".ldb"]);
-        // More of it changes nothing; a wrong checksum or a record cut short does.
+        // Bytes after the record change nothing; a wrong checksum or a record cut short does.
         assert_says(&[LOG, &noise(100)].concat(), &["LevelDB log"]);
         assert!(!word(&LOG[..29]).contains("log"));
         let mut flipped = LOG.to_vec();
@@ -295,7 +295,7 @@ mod tests {
         );
     }
 
-    /// What is left of a table is not examined.
+    /// The rest of a table is not examined.
     #[test]
     fn tables_cut_short_are_not_all_of_a_table() {
         for len in 2..TABLE.len() {
@@ -317,7 +317,7 @@ mod tests {
             );
             assert_says(&longer, &[&what]);
         }
-        // A footer that leads elsewhere is not that of a table which ends there.
+        // A footer whose handles do not match its place is not the end of a copied table.
         let moved = [b"x", &TABLE[..], b"\n"].concat();
         assert!(!word(&moved).contains("appended"));
     }
@@ -336,7 +336,7 @@ mod tests {
         assert_says(b"<?xml version='1.0'?><Error/>", &["XML", "server"]);
         assert_says(b"{\"message\": \"Bad credentials\"}", &["JSON", "Bad cred"]);
         assert_says(b"key,value\nzo\xc3\xab,1\n", &["plain text", "key,value"]);
-        // More than is looked at, with a character across the edge.
+        // Longer than what is examined, with a character across the edge.
         let long = format!("{}{}", "x".repeat(PEEK_LEN - 1), "\u{eb}".repeat(PEEK_LEN));
         assert_says(long.as_bytes(), &["plain text"]);
         // Quoted with escapes: a file must not write to a terminal.
@@ -348,8 +348,8 @@ mod tests {
         assert_says(b"  \n", &["only 3 bytes"]);
     }
 
-    /// A table with a few edits: what real damage looks like, and more likely to get past the first
-    /// checks than random bytes are.
+    /// A table with a few edits: it resembles real damage, and is more likely than random bytes to pass the first
+    /// checks.
     fn edited() -> impl Strategy<Value = Vec<u8>> {
         let edit = (any::<prop::sample::Index>(), any::<u8>(), 0..3);
         prop::collection::vec(edit, 0..6).prop_map(|edits| {

@@ -1,4 +1,4 @@
-//! A file that is mapped into memory. The only module that may use `unsafe`.
+//! A file mapped into memory. The only module that may use `unsafe`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use memmap2::Mmap;
 use crate::error::Result;
 use crate::read::source::{MappedFile, Source, SourceBytes};
 
-/// A file's map, shared by all `Bytes` that were made of it.
+/// A map of a file, shared by all `Bytes` made from it.
 struct Map(Mmap);
 
-/// What the bytes of a map own.
+/// The owner inside the `Bytes` of a map.
 struct Owner(Arc<Map>);
 
 impl AsRef<[u8]> for Owner {
@@ -47,23 +47,23 @@ impl MappedFile for Map {
 }
 
 impl Source {
-    /// Maps the file at `path` into memory: the fastest lookups in a table that is not compressed, and memory that processes
-    /// share. Needs the feature `mmap`.
+    /// Maps the file at `path` into memory: the fastest lookups in an uncompressed table, and memory that processes share.
+    /// Needs the feature `mmap`.
     ///
-    /// An uncompressed block is used where it lies, without a copy and without the cache, and is checked at its first use. A
+    /// An uncompressed block is used in place, without a copy and without the cache, and is checked at its first use. A
     /// compressed block is decompressed at each use, unless it is in the [`BlockCache`](crate::BlockCache), as with
     /// [`Source::open`]. With Snappy and the default cache of 32 MiB, a lookup takes about 0.8 times as long as with
     /// [`Table::open`](crate::Table::open), since no read call is made. With a cache that holds all blocks, a map gains
     /// nothing.
     ///
-    /// A block that is not in memory is read as a whole when it is first used, and nothing else with it. A walk reads ahead of
-    /// itself, up to 256 KiB. If the system drops a block's pages later, it reads them one by one as they are touched again,
-    /// except for walks. On Windows, the system alone decides how much is read.
+    /// A block that is not in memory is read as a whole when it is first used, without any read-ahead. A walk reads ahead, up
+    /// to 256 KiB. If the system drops a block's pages later, it reads them one by one as they are touched again, except for
+    /// walks. On Windows, the system alone decides how much is read.
     ///
     /// ```no_run
     /// use leveltable::{OpenOptions, Source};
     ///
-    /// // SAFETY: this program replaces its tables, and never changes one.
+    /// // SAFETY: this program replaces its tables, and never changes one in place.
     /// let source = unsafe { Source::map("table.ldb")? };
     /// let table = OpenOptions::new().open_source(source)?;
     /// # Ok::<(), leveltable::Error>(())
@@ -71,8 +71,8 @@ impl Source {
     ///
     /// # Safety
     ///
-    /// Nobody, in this process or another, may change or truncate the file while the source, a table that was opened on it,
-    /// or a value from such a table lives: they lend the file's memory as `&[u8]`. A file that is *replaced*, as by
+    /// Nobody, in this process or another, may change or truncate the file while the source, a table opened on it, or a
+    /// value from such a table is alive: they lend the file's memory as `&[u8]`. A file that is *replaced*, as by
     /// [`WriteOptions::create`](crate::WriteOptions::create), is not changed: the map keeps the old one.
     ///
     /// If the file is truncated, access to a page that it no longer has raises SIGBUS, which ends the process. So does a disk
@@ -87,7 +87,7 @@ impl Source {
     )]
     pub unsafe fn map(path: impl AsRef<Path>) -> Result<Source> {
         Source::of_file(path.as_ref(), "mapping the table", |file, _| {
-            // SAFETY: the caller promises that the file stays as it is.
+            // SAFETY: the caller guarantees that the file does not change.
             let map = Arc::new(Map(unsafe { Mmap::map(&file) }?));
             let bytes = Bytes::from_owner(Owner(Arc::clone(&map)));
             Ok(Source::of(SourceBytes::Memory(bytes, Some(map))))

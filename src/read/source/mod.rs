@@ -29,7 +29,7 @@ use crate::read::source::async_read_at::AsyncReadAt;
 use crate::read::source::opened_file::OpenedFile;
 pub use crate::read::source::read_at::ReadAt;
 
-/// The bytes of a table that is not opened. A source that is read by requests has none at hand: an error.
+/// The bytes of a table that is not opened. A source that is read by requests cannot be read here: an error.
 impl ReadAt for Source {
     fn size(&self) -> io::Result<u64> {
         self.reader()?.size()
@@ -55,7 +55,7 @@ impl ReadAt for Source {
 ///
 /// With the feature `mmap`, `Source::map` maps a file into memory. If a mapped file is truncated, access to it raises SIGBUS,
 /// which no library can turn into an error. A map made elsewhere becomes a source with `Bytes::from_owner`, but the system then
-/// reads ahead of lookups as it likes.
+/// reads ahead on lookups as it sees fit.
 ///
 /// ```no_run
 /// use leveltable::{OpenOptions, Source};
@@ -67,17 +67,17 @@ impl ReadAt for Source {
 #[must_use]
 pub struct Source {
     pub(crate) bytes: SourceBytes,
-    /// Where the file was opened, for messages.
+    /// The path or name of the source, for messages.
     pub(crate) path: Option<Arc<Path>>,
-    /// The file, as it was.
+    /// The file as it was when it was opened.
     pub(crate) opened: Option<Arc<OpenedFile>>,
 }
 
 #[derive(Clone)]
 pub(crate) enum SourceBytes {
-    /// The whole table. Of a mapped file also its map, to tell the system which bytes it will need.
+    /// The whole table. For a mapped file also its map, to tell the system which bytes will be needed.
     Memory(Bytes, Option<Arc<dyn MappedFile>>),
-    /// A file, of which the system keeps in memory what was read lately.
+    /// A file, whose recently read parts the system keeps in memory.
     File(Arc<File>),
     /// Read block by block, through the block cache.
     Io(Arc<dyn ReadAt>),
@@ -86,12 +86,13 @@ pub(crate) enum SourceBytes {
     Remote(Arc<dyn AsyncReadAt>),
 }
 
-/// A file that is mapped into memory, and what the system is told about it.
+/// A mapped file, and hints to the system about it.
 pub(crate) trait MappedFile: Send + Sync {
     /// Asks the system to read the `len` bytes at `offset`, without waiting for them.
     fn announce(&self, offset: u64, len: u64);
 
-    /// Tells the system not to read more than what is touched or announced. If it refuses, it reads more than it must.
+    /// Tells the system not to read more than what is touched or announced. If it refuses, it reads more than
+    /// necessary.
     fn expect_random_access(&self);
 }
 
@@ -109,7 +110,7 @@ impl Source {
         )
     }
 
-    /// Reads the whole file at `path` into memory, as large as it is now. Lookups then need no I/O. The file may change
+    /// Reads the whole file at `path`, in its current size, into memory. Lookups then need no I/O. The file may change
     /// afterwards.
     ///
     /// # Errors
@@ -123,7 +124,7 @@ impl Source {
         })
     }
 
-    /// Whether it is a file or in memory: a source of any other kind may be far away.
+    /// Whether this is a file or memory: any other source may be far away.
     pub(crate) fn is_near(&self) -> bool {
         matches!(self.bytes, SourceBytes::File(_) | SourceBytes::Memory(..))
     }
@@ -136,15 +137,15 @@ impl Source {
         }
     }
 
-    /// What `make` makes of the file at `path` and its size. Accepts only regular files: a device or a pipe may have no size or no end,
-    /// and opening a pipe without a writer blocks.
+    /// The result of `make` for the file at `path` and its size. Accepts only regular files: a device or a pipe may have no size or no
+    /// end, and opening a pipe without a writer blocks.
     pub(crate) fn of_file(
         path: &Path,
         doing: &str,
         make: impl FnOnce(File, u64) -> io::Result<Source>,
     ) -> Result<Source> {
         let source = || {
-            // Asked before, since opening a named pipe waits for a writer.
+            // Checked first, since opening a named pipe waits for a writer.
             if !std::fs::metadata(path)?.is_file() {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidInput,
@@ -163,13 +164,15 @@ impl Source {
         }
     }
 
-    /// Sets what errors of a table call this source, such as its URL. [`Source::open`] and [`Source::load`] set the path.
+    /// Sets the name of this source in errors of a table, such as its URL. [`Source::open`] and [`Source::load`] set the
+    /// path.
     pub fn named(mut self, name: impl AsRef<Path>) -> Source {
         self.path = Some(name.as_ref().into());
         self
     }
 
-    /// What errors of a table call this source: the path of a file that was opened by it, or what [`named`](Source::named) set.
+    /// The name of this source in errors of a table: the path of a file that was opened by it, or what [`named`](Source::named)
+    /// set.
     pub fn name(&self) -> Option<&Path> {
         self.path.as_deref()
     }
@@ -184,7 +187,8 @@ impl Source {
         }
     }
 
-    /// Returns the error of a read of a source that had `size` bytes when it was opened. If it is a file and shorter now, the error says so.
+    /// The error of a failed read of a source that had `size` bytes when it was opened. If it is a file that is shorter now, the error says
+    /// so.
     #[cold]
     pub(crate) fn explain(&self, error: io::Error, size: u64) -> io::Error {
         if let SourceBytes::File(file) = &self.bytes

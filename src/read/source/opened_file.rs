@@ -12,10 +12,11 @@ pub(crate) struct OpenedFile {
     identity: Identity,
 }
 
-/// What no two files share, or two states of one, as a rule: size, time of the last change, and which file it is.
+/// Differs, as a rule, between two files and between two states of one: size, time of the last change, and the file's
+/// number.
 type Identity = (u64, Option<SystemTime>, FileNumber);
 
-/// Device and inode. Where files have no numbers, when it was created.
+/// Device and inode. Where files have no numbers, the time of creation.
 #[cfg(unix)]
 type FileNumber = (u64, u64);
 #[cfg(not(unix))]
@@ -39,13 +40,18 @@ fn identity(metadata: &Metadata) -> Identity {
 
 impl OpenedFile {
     pub(crate) fn new(path: &Path, metadata: &Metadata) -> io::Result<OpenedFile> {
-        // The process may change its directory.
+        // The process may change its current directory.
         let path = absolute(path)?;
         let identity = identity(metadata);
         Ok(OpenedFile { path, identity })
     }
 
-    /// Whether the file is still at its path, and as it was.
+    /// The file's size when it was opened.
+    pub(crate) fn size(&self) -> u64 {
+        self.identity.0
+    }
+
+    /// Whether the file is still at its path and unchanged.
     pub(crate) fn is_current(&self) -> io::Result<bool> {
         match metadata(&self.path) {
             Ok(found) => Ok(identity(&found) == self.identity),

@@ -24,7 +24,7 @@ impl AsRef<[u8]> for Owner {
 }
 
 impl Owners {
-    /// Handles to a file in memory; none for a file that is not.
+    /// Handles to a file in memory; none for any other file.
     pub(crate) fn new(is_memory: bool) -> Owners {
         let count = if is_memory { SHARDS } else { 0 };
         Owners((0..count).map(|_| OnceLock::new()).collect())
@@ -36,7 +36,7 @@ impl Owners {
         size_of_val(&*self.0) + made.count() * 2 * size_of::<Owner>()
     }
 
-    /// The bytes of `file`, with the calling thread's count. Always the same `file`.
+    /// The bytes of `file`, with the calling thread's count. Every call must pass the same `file`.
     #[inline]
     pub(crate) fn of_this_thread<'a>(&'a self, file: &'a Bytes) -> &'a Bytes {
         match self.0.get(shard_of_this_thread()) {
@@ -63,7 +63,7 @@ mod tests {
         assert_eq!(own(()), mine);
         let other = std::thread::scope(|scope| scope.spawn(|| own(())).join().unwrap());
         assert_ne!(other, mine);
-        // A slice outlives all of them.
+        // A slice that outlives all of them.
         let slice = owners.of_this_thread(&file).slice(2..);
         drop((owners, file));
         assert_eq!(slice, "file");

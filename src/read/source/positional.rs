@@ -1,18 +1,17 @@
-//! Positional reads of a file: one, or many at once. All that depends on the operating system is here.
+//! Positional reads of a file: one, or many at once. All code that depends on the operating system is here.
 
 use std::fs::File;
 use std::io;
 
 use bytes::Bytes;
 
-/// Number of reads that are under way while one is waited for. A disk that takes 42 µs for one page takes 15 µs per page with
-/// this many.
+/// Number of reads in flight. A disk that takes 42 µs for one page takes 15 µs per page with this many.
 const IN_FLIGHT: usize = 64;
 
-/// Reads the `len` bytes at `offset`, all of them.
+/// Reads exactly `len` bytes at `offset`.
 pub(crate) fn read_at(file: &File, offset: u64, len: usize) -> io::Result<Bytes> {
     let mut buffer = Vec::new();
-    // Not `vec![0; len]`, which ends the process if there is no such memory.
+    // Not `vec![0; len]`, which ends the process if memory is short.
     buffer.try_reserve_exact(len)?;
     while buffer.len() < len {
         let at = offset + buffer.len() as u64;
@@ -22,17 +21,17 @@ pub(crate) fn read_at(file: &File, offset: u64, len: usize) -> io::Result<Bytes>
             Ok(_) | Err(_) => {}
         }
     }
-    // The allocator may have given more room than was asked for.
+    // The allocator may have given more room than requested.
     buffer.truncate(len);
     Ok(buffer.into())
 }
 
-/// Reads all `parts`, each an offset and a length, and gives each to `each`. First gives what is in the page cache, part by part, so
-/// that it is still in the processor's caches when it is used. Then announces the rest to the system before it waits for each, so that
-/// the disk works on several at a time, and meanwhile the caller on those that are there.
+/// Reads all `parts`, each an offset and a length, and passes them to `each`. First passes those in the page cache, one by one, so
+/// that each is still in the processor's caches when it is used. Then announces the others to the system before it waits for any, so
+/// that the disk works on several at a time while the caller uses those that have arrived.
 ///
 /// Asking the page cache pays even if it holds nothing: newer kernels (6.18 does) start to read what is missing, and then all parts
-/// are on their way. Giving up after eight misses made 256 cold blocks take 1.3 to 1.5 times as long.
+/// are in flight. Giving up after eight misses made 256 cold blocks take 1.3 to 1.5 times as long.
 pub(crate) fn read_many_at(
     file: &File,
     parts: &[(u64, usize)],
@@ -54,10 +53,10 @@ pub(crate) fn read_many_at(
     }
 }
 
-/// Appends to `buffer` what can be read at once, as far as it has room. Returns the number of bytes.
+/// Appends to `buffer` what can be read immediately, up to its capacity. Returns the number of bytes.
 #[cfg(unix)]
 fn read_some(file: &File, buffer: &mut Vec<u8>, offset: u64) -> io::Result<usize> {
-    // The room is not set to zero before.
+    // Avoids zeroing the buffer first.
     let room = rustix::buffer::spare_capacity(buffer);
     Ok(rustix::io::pread(file, room, offset)?)
 }
@@ -72,16 +71,16 @@ fn read_some(file: &File, buffer: &mut Vec<u8>, offset: u64) -> io::Result<usize
     read
 }
 
-/// As the standard library, which opens no file there either.
+/// Unsupported, as in the standard library, which opens no files there either.
 #[cfg(not(any(unix, windows)))]
 fn read_some(_: &File, _: &mut Vec<u8>, _: u64) -> io::Result<usize> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// A part that is left to be read, with its position.
+/// A part that is still to be read, with its position.
 type Missing = (usize, (u64, usize));
 
-/// Gives `each` those of `parts` that lie in the page cache as a whole. Returns the others.
+/// Passes those of `parts` that lie completely in the page cache to `each`. Returns the others.
 #[cfg(target_os = "linux")]
 fn read_cached(
     file: &File,
@@ -89,7 +88,7 @@ fn read_cached(
     each: &mut dyn FnMut(usize, io::Result<Bytes>),
 ) -> Vec<Missing> {
     use rustix::io::{Errno, ReadWriteFlags, preadv2};
-    // Kernels before 4.14 and some file systems do not know the flag. After one failed call, the others are not made.
+    // Kernels before 4.14 and some file systems do not know the flag. After one failed call, no others are made.
     let mut is_refused = false;
     let mut read = |&(offset, len): &(u64, usize)| {
         let mut buffer = Vec::new();
@@ -124,7 +123,7 @@ fn read_cached(
     parts.iter().copied().enumerate().collect()
 }
 
-/// Asks the system to start reading, without waiting for it. A system that does not is no error: the read that follows
+/// Asks the system to start reading, without waiting for it. It is not an error if the system does not: the read then
 /// takes longer.
 fn announce(file: &File, offset: u64, len: usize) {
     #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
@@ -147,7 +146,7 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// In the page cache, dropped from it, and in part past the end.
+    /// In the page cache, dropped from it, and partly past the end.
     #[test]
     fn many_parts_read_as_one_by_one() {
         let content: Vec<u8> = (0..1_000_003u32)

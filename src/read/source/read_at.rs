@@ -18,7 +18,7 @@ use crate::read::source::positional;
 /// use leveltable::{ReadAt, bytes::Bytes};
 /// use std::{fs::File, io};
 ///
-/// /// A table inside of a larger file; `Source::from(Arc::new(member))` opens it.
+/// /// A table inside a larger file; `Source::from(Arc::new(member))` opens it.
 /// struct Member {
 ///     archive: File,
 ///     start: u64,
@@ -40,25 +40,25 @@ pub trait ReadAt: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Those of the source; the table is not opened then.
+    /// Errors of the source; the table is then not opened.
     fn size(&self) -> io::Result<u64>;
 
-    /// Reads the `len` bytes at `offset`. A table reads only within [`size`](ReadAt::size).
+    /// Reads the `len` bytes at `offset`. A table only reads within [`size`](ReadAt::size).
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::UnexpectedEof`] if the content ends before, and those of the source.
+    /// [`io::ErrorKind::UnexpectedEof`] if the content ends before the range does, and errors of the source.
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes>;
 
-    /// Reads several parts, each an offset and a length, as by [`read_at`](ReadAt::read_at). Gives the result of each to
-    /// `each`, with the part's position in `parts`, as soon as it is there: one that fails does not fail the others. The order
-    /// is the source's choice. A result that is never given is an error of its part. `each` may itself read from the source, so
-    /// it must not be called under a lock that a read takes.
+    /// Reads several parts, each an offset and a length, like [`read_at`](ReadAt::read_at). Passes the result of each to
+    /// `each`, with the part's position in `parts`, as soon as it has arrived: a failed part does not fail the others. The
+    /// order is the source's choice. A missing result is an error of its part. `each` may itself read from the source, so it
+    /// must not be called under a lock that a read takes.
     ///
-    /// [`Table::get_many`](crate::Table::get_many) asks for all blocks of a batch in one call, up to some hundred parts of a
-    /// few MiB together, and searches a block in `each`, while others are on their way. Opening a table asks for all that it still
-    /// needs in one call. The default reads one part after another.
-    /// Implement it where parts can be read at the same time, from an object store for example.
+    /// [`Table::get_many`](crate::Table::get_many) asks for all blocks of a batch in one call, up to some hundred parts of a few
+    /// MiB together, and searches a block in `each` while others are in flight. Opening a table asks for everything that it still
+    /// needs in one call. The default reads one part after another. Implement it if parts can be read at the same time, for
+    /// example from an object store.
     fn read_many_at(&self, parts: &[(u64, usize)], each: &mut dyn FnMut(usize, io::Result<Bytes>)) {
         for (i, &(offset, len)) in parts.iter().enumerate() {
             each(i, self.read_at(offset, len));
@@ -67,10 +67,10 @@ pub trait ReadAt: Send + Sync {
 }
 
 /// Positional reads. On Unix (`pread`) they neither use nor move the file's own position. On Windows (`seek_read`) they do not
-/// use it either, but leave it after what was read last: do not rely on the position of a file that tables read.
+/// use it either, but leave it after the last read: do not rely on the position of a file that tables read.
 ///
-/// Of many parts, Linux first copies those that are in its page cache. The others are announced before they are read, so that
-/// the disk works on up to 64 of them at a time.
+/// For several parts, Linux first copies those in its page cache. The others are announced before they are read, so that the
+/// disk works on up to 64 of them at a time.
 impl ReadAt for File {
     fn size(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())

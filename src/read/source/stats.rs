@@ -6,20 +6,21 @@ use std::ops::{Add, AddAssign};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Makes [`Stats`], [`Counter`] and all that names each counter from one list, so that none can be forgotten.
+/// Makes [`Stats`], [`Counter`] and all code that names each counter from one list, so that none can be forgotten.
 macro_rules! counters {
     ($($(#[$doc:meta])+ $field:ident: $counter:ident,)+) => {
-        /// Counters of a table's work so far, by all its clones and threads together. The reads of opening are included.
+        /// Counters of a table's work so far, for all its clones and threads together. The reads of opening are
+        /// included.
         ///
-        /// A snapshot, returned by [`Table::stats`](crate::Table::stats). Those of several tables can be added up. A table that is
-        /// opened again counts from 0: an exporter whose sums must not fall adds in those of the tables that it drops.
+        /// A snapshot, returned by [`Table::stats`](crate::Table::stats). The statistics of several tables can be added up. A
+        /// reopened table counts from 0: an exporter whose sums must not fall adds the statistics of tables that it drops.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Stats {
             $($(#[$doc])+ pub $field: u64,)+
         }
 
-        /// What [`Counters`] count, one for each field of [`Stats`].
+        /// The counters in [`Counters`], one for each field of [`Stats`].
         #[derive(Clone, Copy)]
         pub(crate) enum Counter {
             $($counter,)+
@@ -34,7 +35,7 @@ macro_rules! counters {
                 Stats { $($field),+ }
             }
 
-            /// Every counter by its name.
+            /// Every counter, with its name.
             pub(crate) fn counts(&self) -> [(&'static str, u64); Counter::COUNT] {
                 [$((stringify!($field), self.$field)),+]
             }
@@ -88,10 +89,10 @@ impl Sum for Stats {
 #[derive(Debug, Clone)]
 pub(crate) struct Counters(Arc<[Shard; SHARDS]>);
 
-/// Number of shards. The first [`OWN`] are of one thread each; other threads share the rest.
+/// Number of shards. The first [`OWN`] belong to one thread each; other threads share the rest.
 pub(crate) const SHARDS: usize = 24;
 
-/// Number of threads that have a shard of their own: the first ones of the process that count. They add to it without an atomic addition,
+/// Number of threads that have their own shard: the first ones of the process that count. They add to it without an atomic addition,
 /// which would take an eighth of the time of an absent key.
 const OWN: usize = 16;
 
@@ -123,13 +124,14 @@ impl Counters {
         }
     }
 
-    /// Counts an answer of a filter.
+    /// Counts a result of a filter.
     #[inline]
     pub(crate) fn add_answer(&self, passes: bool, passed: Counter, rejected: Counter) {
         self.add(if passes { passed } else { rejected }, 1);
     }
 
-    /// Whether the filter passed the last key that this thread looked up. All threads would fight over one flag.
+    /// Whether the filter passed the last key that this thread looked up. Per thread, since all threads would contend
+    /// for one flag.
     #[inline]
     pub(crate) fn passed_last(&self) -> bool {
         self.of_this_thread().passed_last.load(Relaxed)
@@ -157,7 +159,7 @@ impl Counters {
 pub(crate) fn shard_of_this_thread() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
-        // One more than the number; 0 before the thread has one.
+        // One more than the shard's number; 0 until the thread has a shard.
         static SHARD: Cell<usize> = const { Cell::new(0) };
     }
     SHARD.with(|shard| {
@@ -174,7 +176,7 @@ mod tests {
     use super::*;
     use std::sync::Barrier;
 
-    /// Each counter lands in its field, and is added to its like.
+    /// Each counter is counted in its own field, and added to the same field.
     #[test]
     fn counters_keep_their_fields() {
         let counters = Counters::default();

@@ -7,17 +7,17 @@ use bytes::Bytes;
 /// The two counts of an `Arc`.
 pub(crate) const ARC: usize = 2 * size_of::<usize>();
 
-/// A table's weight, kept until a part of index or filters comes in.
+/// A table's weight, kept until a part of index or filters is loaded.
 ///
-/// The upper bits count these parts, so that a weight is not kept which was determined while one came in.
+/// The upper bits count these parts, so that a weight is not kept if a part was loaded while it was computed.
 #[derive(Debug, Default)]
 pub(crate) struct Weight(AtomicU64);
 
 impl Weight {
-    /// Bits of the weight; it is 0 if it is not known.
+    /// Number of bits of the weight, which is 0 if it is not known.
     const BITS: u32 = 48;
 
-    /// Called after a part has come in.
+    /// Called after a part was loaded.
     pub(crate) fn forget(&self) {
         let next = |known| Some(((known >> Weight::BITS) + 1) << Weight::BITS);
         let _ = self
@@ -41,7 +41,7 @@ impl Weight {
     }
 }
 
-/// What `bytes` take, with the count that clones share, unless they lie in the `file` itself.
+/// Bytes of memory that `bytes` take, with the reference count that clones share, unless they lie in the `file` itself.
 pub(crate) fn weight_of(bytes: &Bytes, file: Option<&Bytes>) -> usize {
     let (own, file) = (bytes.as_ptr_range(), file.map(|file| file.as_ptr_range()));
     let is_in_file = file.is_some_and(|file| file.start <= own.start && own.end <= file.end);

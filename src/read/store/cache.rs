@@ -18,18 +18,18 @@ const DEFAULT_CAPACITY: u64 = 32 << 20;
 /// Overhead of an entry in bytes, besides its block.
 const ENTRY_OVERHEAD: u64 = 96;
 
-/// Keeps blocks that were read lately, up to a number of bytes. Clones share one cache.
+/// Keeps recently read blocks, up to a number of bytes. Clones share one cache.
 ///
 /// Any number of tables may share a cache, and any number of threads use it: it is split into shards,
 /// and no shard is locked while a block is read or decompressed. A block larger than a shard's part of the
 /// capacity (a few shards for each processor) is not kept.
 ///
-/// A cache that [`OpenOptions::cache`](crate::OpenOptions::cache) names keeps every block that is read and not used where it lies in
-/// memory. The [shared](BlockCache::shared) one does so for sources that may be far away, those that are neither files nor memory. Of
-/// files, the system's page cache has the blocks already, and the shared cache keeps what is asked for again: while it has room,
-/// every block that a lookup reads; when it is full, a block that was read for the second time within a few thousand such reads (a
-/// fourth to a half as many as it has room for blocks of 4 KiB). So tables that fit are kept, and what is hot of others, and uniform
-/// lookups of what does not fit pay little for it. Scans leave no uncompressed blocks of a file there.
+/// A cache set with [`OpenOptions::cache`](crate::OpenOptions::cache) keeps every block that is read, unless it is used in place in
+/// memory. The [shared](BlockCache::shared) one does so for sources that may be far away, those that are neither files nor memory.
+/// For files, whose blocks are in the system's page cache already, the shared cache keeps blocks that are read again: while it has
+/// room, every block that a lookup reads; when it is full, a block that was read for the second time within a few thousand such reads
+/// (a fourth to a half as many as it has room for blocks of 4 KiB). So it keeps tables that fit and the hot blocks of others, and
+/// uniform lookups in a table that does not fit pay little for it. Scans leave no uncompressed blocks of a file in it.
 ///
 /// When the last clone of a table is dropped, its blocks are removed.
 ///
@@ -52,22 +52,22 @@ pub struct BlockCache(pub(crate) Arc<Shared>);
 
 pub(crate) struct Shared {
     pub(crate) blocks: Cache<BlockKey, Bytes, BlockWeighter, DefaultHashBuilder, Evictions>,
-    /// Number of blocks that the cache has room for, about.
+    /// Approximate number of blocks that the cache has room for.
     room: u64,
-    /// Number of blocks that were missed so far, by tables that did not choose the cache.
+    /// Number of misses so far, by tables that did not choose the cache.
     misses: AtomicU64,
-    /// Whether it had room when that was last asked.
+    /// Whether it had room at the last check.
     has_room: AtomicBool,
     evictions: Arc<AtomicU64>,
     tables: Mutex<Tables>,
 }
 
-/// The counters of the tables that use a cache: each counts its own hits and misses, for which threads do not contend.
+/// The counters of the tables that use a cache: each counts its own hits and misses, to avoid contention.
 #[derive(Debug, Default)]
 struct Tables {
     /// By the tables' numbers.
     open: HashMap<u64, Counters>,
-    /// The sums of those that were closed.
+    /// The sums for closed tables.
     closed: Stats,
 }
 
@@ -75,7 +75,7 @@ struct Tables {
 #[derive(Debug, Clone)]
 pub(crate) struct Evictions {
     count: Arc<AtomicU64>,
-    /// Drops it when no lock is held.
+    /// Drops evicted blocks when no lock is held.
     default: DefaultLifecycle<BlockKey, Bytes>,
 }
 
@@ -89,10 +89,10 @@ impl Lifecycle<BlockKey, Bytes> for Evictions {
     }
 }
 
-/// A block's identity in the cache: the number of its table, and its offset there.
+/// A block's key in the cache: the number of its table, and its offset there.
 pub(crate) type BlockKey = (u64, u64);
 
-/// A number that no other open table has, so that a file replaced under its name is never mistaken for the old one.
+/// A number that no other open table has, so that a file that replaces another is never mistaken for it.
 pub(crate) fn next_table() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -107,25 +107,25 @@ impl Weighter<BlockKey, Bytes> for BlockWeighter {
     }
 }
 
-/// Counters of a cache's work so far, and what it holds: returned by [`BlockCache::stats`] and
+/// Counters of a cache's work so far, and its current size: returned by [`BlockCache::stats`] and
 /// [`TableCache::stats`](crate::TableCache::stats).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStats {
-    /// What was asked for, and was there.
+    /// Requests that found their item in the cache.
     pub hits: u64,
-    /// What was asked for, and was not there.
+    /// Requests that did not find their item.
     pub misses: u64,
-    /// What was removed to make room.
+    /// Items that were removed to make room.
     pub evictions: u64,
-    /// Bytes that it holds now, bookkeeping included.
+    /// Current size in bytes, bookkeeping included.
     pub bytes: u64,
 }
 
 impl BlockCache {
     /// A cache that holds up to `capacity` bytes of blocks, their bookkeeping included.
     pub fn new(capacity: u64) -> BlockCache {
-        // An estimate of how many blocks that is, for the sizes of the cache's own tables.
+        // An estimate of that number of blocks, for the sizes of the cache's own tables.
         let blocks = usize::try_from(capacity / 4096).unwrap_or(usize::MAX);
         let blocks = blocks.max(16);
         let evictions = Arc::<AtomicU64>::default();
@@ -144,25 +144,25 @@ impl BlockCache {
         }))
     }
 
-    /// The cache of 32 MiB that all tables share which were opened without one of their own.
+    /// The cache of 32 MiB shared by all tables that were opened without one of their own.
     pub fn shared() -> BlockCache {
         static SHARED: LazyLock<BlockCache> = LazyLock::new(|| BlockCache::new(DEFAULT_CAPACITY));
         SHARED.clone()
     }
 
-    /// Most bytes that the cache holds. Takes a lock for each shard.
+    /// Maximum size of the cache in bytes. Takes a lock for each shard.
     pub fn capacity(&self) -> u64 {
         self.0.blocks.capacity()
     }
 
-    /// Bytes that it holds now, bookkeeping included. Takes a lock for each shard.
+    /// Current size in bytes, bookkeeping included. Takes a lock for each shard.
     pub fn size(&self) -> u64 {
         self.0.blocks.weight()
     }
 
-    /// Counters of the work for all tables so far, also those that were closed. A block that is larger than the cache keeps counts as
-    /// evicted. Costs a lock that opening and closing a table take, and a look at the [counters](crate::Table::stats) of each open
-    /// table; lookups pay nothing for it.
+    /// Counters of the work for all tables so far, including closed ones. A block that is larger than the cache keeps counts as
+    /// evicted. Takes a lock that opening and closing a table take, and reads the [counters](crate::Table::stats) of each open table;
+    /// lookups pay nothing for it.
     ///
     /// ```
     /// # use leveltable::{BlockCache, Compression, OpenOptions, WriteOptions};
@@ -195,7 +195,7 @@ impl BlockCache {
         self.tables().open.insert(table, counters.clone());
     }
 
-    /// Keeps what a table has counted that is closed.
+    /// Keeps the counts of a table that was closed.
     pub(crate) fn leave(&self, table: u64) {
         let mut tables = self.tables();
         if let Some(counters) = tables.open.remove(&table) {
@@ -208,14 +208,14 @@ impl BlockCache {
         tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a miss of a block, and returns whether the cache takes it: if there is room, or the block was missed lately, within a
-    /// fourth to a half as many misses as the cache has blocks. Of uniform lookups in four times what fits, that is one miss in seven.
-    /// (Keeping them all took up to a third of the lookups' time.)
+    /// Counts a miss of a block, and returns whether the cache takes it: if there is room, or the block was missed recently, within a
+    /// fourth to a half as many misses as the cache has blocks. For uniform lookups in four times what fits, that is one miss in
+    /// seven. (Keeping them all took up to a third of the lookups' time.)
     pub(crate) fn takes_missed(&self, state: &BlockState) -> bool {
         let Shared { room, misses, .. } = &*self.0;
         let misses = misses.fetch_add(1, Ordering::Relaxed);
         if misses.is_multiple_of(64) {
-            // Not each time: all shards are asked.
+            // Not each time, since this locks all shards.
             let has_room = self.size() < self.capacity() / 8 * 7;
             self.0.has_room.store(has_room, Ordering::Relaxed);
         }

@@ -1,7 +1,7 @@
-//! Data blocks: from memory, from the cache, or from the file. One that comes in is checked, and kept.
+//! Data blocks: from memory, from the cache, or from the file. A block is checked and kept when it is read.
 //!
-//! A block that was found for a key has one door, [`load`](BlockStore::load), and many blocks have another,
-//! [`load_many`](BlockStore::load_many).
+//! [`load`](BlockStore::load) loads a block that was found for a key, and [`load_many`](BlockStore::load_many) many
+//! blocks.
 
 pub(crate) mod cache;
 mod read_options;
@@ -24,28 +24,28 @@ use crate::read::source::stats::Counter;
 use crate::read::store::cache::{BlockCache, BlockKey, next_table};
 pub use crate::read::store::read_options::ReadOptions;
 
-/// Most data blocks that are asked for in one batch, and most bytes of them, unless one takes more.
+/// Maximum number of data blocks in one batch, and of their bytes, unless a single one is larger.
 pub(crate) const MAX_BATCH_BLOCKS: usize = 512;
 const MAX_BATCH_LEN: u64 = 4 << 20;
 
 /// Why a data block is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// For a key, one of a batch perhaps.
+    /// For a key, perhaps one of a batch.
     Lookup,
-    /// With others, for a walk that has come to it from a neighbour.
+    /// With others, for a walk that arrives from a neighbour.
     Walk,
 }
 
-/// Bytes, and where in them a data block lies.
+/// Bytes, and the range in them of a data block.
 pub(crate) type Loaded<'a> = (&'a Bytes, Range<usize>);
 
-/// A data block that lies in bytes of its own.
+/// A data block that has its own bytes.
 pub(crate) fn whole(block: &Bytes) -> Loaded<'_> {
     (block, 0..block.len())
 }
 
-/// How many of `blocks` are asked for in one batch; one at least.
+/// How many of `blocks` are requested in one batch; at least one.
 pub(crate) fn batch_len(blocks: &[BlockRef]) -> usize {
     let mut len = 0;
     let fits = |(i, found): &(usize, &BlockRef)| {
@@ -55,18 +55,18 @@ pub(crate) fn batch_len(blocks: &[BlockRef]) -> usize {
     blocks.iter().enumerate().take_while(fits).count()
 }
 
-/// The data blocks of a table. What is known of each stands in its [`Parts`], beside its handle.
+/// The data blocks of a table. The state of each is in its [`Parts`], beside its handle.
 pub(crate) struct BlockStore {
     pub(crate) file: TableFile,
     cache: Option<BlockCache>,
-    /// Whether every block that is read goes to the cache.
+    /// Whether every block that is read is kept in the cache.
     keeps_all: bool,
     /// The table's number in the cache.
     id: u64,
 }
 
 impl BlockStore {
-    /// The blocks in `file`, which go through `cache`: all of them, or those that it pays to keep.
+    /// The blocks of `file`, kept in `cache`: all of them, or those worth keeping.
     pub(crate) fn new(file: TableFile, cache: Option<BlockCache>, keeps_all: bool) -> BlockStore {
         let id = next_table();
         if let Some(cache) = &cache {
@@ -80,7 +80,7 @@ impl BlockStore {
         }
     }
 
-    /// Nobody can ask for the table's blocks any more: those that were put in the cache make room for others.
+    /// Called when nobody can ask for the table's blocks any more: removes them from the cache.
     pub(crate) fn leave(&self, cached: impl Iterator<Item = BlockHandle>) {
         if let Some(cache) = &self.cache {
             cache.leave(self.id);
@@ -96,7 +96,7 @@ impl BlockStore {
         self.file.locate(defect, Section::Data, found.handle.offset)
     }
 
-    /// Where a data block lies in a file in memory, if it is used there, and was checked before.
+    /// The range of a data block in a file in memory, if it is used in place and was checked.
     #[inline(always)]
     pub(crate) fn in_place(
         &self,
@@ -112,7 +112,7 @@ impl BlockStore {
         Some((self.file.memory()?, range))
     }
 
-    /// Prefetches what a search for the key of `found` looks at, if the block is used in place.
+    /// Prefetches what a search for the key of `found` reads, if the block is used in place.
     #[inline(always)]
     pub(crate) fn prefetch_in_place(&self, found: Found<'_>) {
         if let Some((file, range)) = self.in_place(found.state(), found.handle()) {
@@ -120,8 +120,8 @@ impl BlockStore {
         }
     }
 
-    /// The data block that a search has found: bytes, and where in them it lies. It comes from memory, or from the cache or the source,
-    /// and is in `own` then. In a mapped file, it is announced before its first use if `announce`.
+    /// The data block that a search has found: bytes, and its range in them. It comes from memory, or from the cache or the source and
+    /// is then in `own`. In a mapped file, it is announced before its first use if `announce` is set.
     #[inline(always)]
     pub(crate) fn load<'a>(
         &'a self,
@@ -132,7 +132,7 @@ impl BlockStore {
         own: &'a mut Option<Bytes>,
     ) -> Result<Loaded<'a>> {
         if let Some((file, range)) = self.in_place(found.state(), found.handle()) {
-            // Not a slice, which would be counted up and down for a value that is only looked at.
+            // Not a slice, whose reference count would be changed twice for a value that is only borrowed.
             return Ok((self.file.owners.of_this_thread(file), range));
         }
         Ok(whole(
@@ -170,7 +170,7 @@ impl BlockStore {
         }
     }
 
-    /// A data block from the cache or the source; on its first use also one that lies in memory.
+    /// A data block from the cache or the source; on its first use also one in memory.
     pub(crate) fn load_checked(
         &self,
         parts: &Parts,
@@ -185,7 +185,7 @@ impl BlockStore {
     }
 
     /// Asks the system to read a data block of a mapped file as a whole, and not page by page as it is used. A block that was
-    /// read before is likely to be in memory still, and asking takes longer than to find it there.
+    /// read before is probably still in memory, and asking takes longer than finding it there.
     #[inline]
     pub(crate) fn announce_block(&self, parts: &Parts, found: BlockRef) {
         if self.file.map().is_some() && !parts.index.state(found).has(BlockState::CHECKED) {
@@ -214,12 +214,12 @@ impl BlockStore {
         })
     }
 
-    /// The name of the data block at `handle` in the cache.
+    /// The key of the data block at `handle` in the cache.
     fn cache_key(&self, handle: BlockHandle) -> BlockKey {
         (self.id, handle.offset)
     }
 
-    /// The data block in `frame`, which came from the source: checked, and kept.
+    /// The data block in `frame`, which was read from the source: checked, and kept.
     pub(crate) fn admit(
         &self,
         parts: &Parts,
@@ -231,7 +231,7 @@ impl BlockStore {
             .map_err(|defect| self.locate(found, defect))
     }
 
-    /// Like [`admit`](BlockStore::admit), for a caller who reads the block once more if there is a defect: only an error that stays
+    /// Like [`admit`](BlockStore::admit), for a caller that reads the block once more if there is a defect: only a persistent error
     /// is located.
     pub(crate) fn try_admit(
         &self,
@@ -254,7 +254,7 @@ impl BlockStore {
             self.file.counters.add(Counter::CacheMisses, 1);
             let keeps = || self.keeps_all || cache.takes_missed(state);
             if read.fill_cache && keeps() {
-                // What was read with a raw block would stay in memory, too.
+                // Otherwise, all bytes that were read with an uncompressed block would stay in memory.
                 let is_alone = self.file.reads_alone() && what_for == Use::Lookup;
                 let copy = (is_raw && !is_alone).then(|| Bytes::copy_from_slice(&block.data));
                 let kept = copy.unwrap_or_else(|| block.data.clone());
@@ -266,8 +266,8 @@ impl BlockStore {
         Ok(block.data)
     }
 
-    /// Data blocks of a file that is not in memory, in ascending order. Gives each to `take`, with its position in `found`, when it is
-    /// there and was checked. They are asked for a batch at a time, so that the memory that they take is bounded.
+    /// Data blocks of a file that is not in memory, in ascending order. Passes each to `take`, with its position in `found`, when it
+    /// has been read and checked. They are requested a batch at a time, so that their memory is bounded.
     pub(crate) fn load_many(
         &self,
         parts: &Parts,
@@ -285,8 +285,7 @@ impl BlockStore {
         }
     }
 
-    /// Loads a batch of blocks, from the cache or the source, which is asked for all that are missing at once, and goes on while those
-    /// that are there are taken.
+    /// Loads a batch of blocks from the cache and the source; all missing ones are requested at once, and read while others are taken.
     fn load_batch(
         &self,
         parts: &Parts,
@@ -315,7 +314,7 @@ impl BlockStore {
     }
 }
 
-/// The data block in `frame`: its checksum, its form and its keys are checked.
+/// The data block in `frame`: checks its checksum, its structure and its keys.
 pub(crate) fn check_frame(
     parts: &Parts,
     found: BlockRef,

@@ -1,6 +1,6 @@
-//! How an open table is read.
+//! Options for reading an open table.
 
-/// How an open table is read; see [`Table::with_read_options`](crate::Table::with_read_options).
+/// Options for reading an open table; see [`Table::with_read_options`](crate::Table::with_read_options).
 ///
 /// ```
 /// use leveltable::{OpenOptions, ReadOptions, WriteOptions};
@@ -24,13 +24,13 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// Blocks that are read go to the cache.
+    /// By default, blocks that are read are kept in the cache.
     pub fn new() -> ReadOptions {
         ReadOptions { fill_cache: true }
     }
 
-    /// Whether blocks that are read are kept in the cache. The default is `true`. `false` suits a long scan, which would evict the blocks that lookups
-    /// use. A block that is in the cache is used either way.
+    /// Whether blocks that are read are kept in the cache. The default is `true`. `false` suits a long scan, which would evict the blocks
+    /// that lookups use. A block that is in the cache is used either way.
     pub fn fill_cache(mut self, yes: bool) -> ReadOptions {
         self.fill_cache = yes;
         self

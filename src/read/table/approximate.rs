@@ -1,4 +1,4 @@
-//! How many bytes lie within bounds, and which key lies how far into a table: by the index alone.
+//! How many bytes lie within bounds, and which key lies how far into a table, from the index alone.
 
 use std::ops::Bound;
 
@@ -12,17 +12,17 @@ use crate::read::parts::{Missing, Parts};
 use crate::read::table::Table;
 
 impl Table {
-    /// Returns about how many bytes of the file the entries within `bounds` take, compressed as they are: the bytes from the block that
-    /// the lower bound would be in to the one that the upper bound would be in. Off by less than one block, so 0 if both lie in the
-    /// same one; whether a bound is included makes no difference. `..` gives the bytes of all data blocks.
+    /// Returns approximately how many bytes of the file the entries within `bounds` take, as stored: the bytes from the block that the
+    /// lower bound would be in to the one that the upper bound would be in. The error is less than one block, so the result is 0 if
+    /// both lie in the same one; whether a bound is included makes no difference. `..` returns the bytes of all data blocks.
     ///
-    /// Reads the two pieces of the index that name these blocks, unless they were needed before, and nothing else. Allocates the two
-    /// bounds, and takes no lock. This is `GetApproximateSizes` of C++ LevelDB.
+    /// Reads the two pieces of the index that name these blocks, unless they are loaded, and nothing else. Allocates the two bounds,
+    /// and takes no lock. This is `GetApproximateSizes` of C++ LevelDB.
     ///
     /// # Errors
     ///
-    /// Those of reading the index, and [`ErrorKind::Comparator`](crate::ErrorKind::Comparator) for a bound in a table whose order is not
-    /// known.
+    /// Errors of reading the index, and [`ErrorKind::Comparator`](crate::ErrorKind::Comparator) for a bound in a table whose order is
+    /// not known.
     ///
     /// ```
     /// # use leveltable::{OpenOptions, WriteOptions};
@@ -40,22 +40,22 @@ impl Table {
         self.opened.ask(|| bytes_within(parts, &bounds, order))
     }
 
-    /// The order, if there is a bound to ask it about: an error then if it is not known.
+    /// The order, if a bound needs it: an error if it is not known.
     pub(crate) fn order_of(&self, bounds: &Bounds) -> Result<Option<&Order>> {
         let is_bounded = *bounds != (Bound::Unbounded, Bound::Unbounded);
         is_bounded.then(|| self.order()).transpose()
     }
 
-    /// Returns a key up to which about `fraction` of the bytes of all entries lie: 0.5 gives the middle of the table. It is the first key
-    /// of the index, not always one of the table's, at which that much has been passed: at most one block too far. `None` in
-    /// an empty table.
+    /// Returns a key before which about `fraction` of the bytes of all entries lie: 0.5 returns the middle of the table. It is the first
+    /// key of the index, not always one of the table's, with at least that much before it: at most one block too far. `None` in an empty
+    /// table.
     ///
-    /// Reads the one piece of the index that names the block, unless it was needed before. Allocates the key, and takes no lock. C++
-    /// LevelDB has nothing like it. For parts of equal size, see [`splits`](Table::splits).
+    /// Reads the one piece of the index that names the block, unless it is loaded. Allocates the key, and takes no lock. C++ LevelDB
+    /// has no counterpart. For parts of equal size, see [`splits`](Table::splits).
     ///
     /// # Errors
     ///
-    /// Those of reading the index.
+    /// Errors of reading the index.
     ///
     /// ```
     /// # use leveltable::{OpenOptions, WriteOptions};
@@ -72,13 +72,13 @@ impl Table {
     }
 }
 
-/// About how many bytes the entries within bounds take, or the pieces of the index that are missing to tell.
+/// Approximately how many bytes the entries within bounds take, or the missing pieces of the index.
 pub(crate) fn bytes_within(
     parts: &Parts,
     (lower, upper): &Bounds,
     order: Option<&Order>,
 ) -> Result<u64, Missing> {
-    // Where the data block begins that a bound would be in; where data ends, if it comes after all of them.
+    // The start of the data block that a bound would be in; the end of the data if the bound comes after all blocks.
     let all = data_len(&parts.index);
     let place = |bound, unbounded| -> Result<u64, Missing> {
         let Some((key, order)) = key_of(bound).zip(order) else {
@@ -96,14 +96,14 @@ pub(crate) fn bytes_within(
     }
 }
 
-/// A key up to which about a fraction of the bytes lie, or the piece of the index that is missing to tell.
+/// A key before which about a fraction of the bytes lie, or the missing piece of the index.
 pub(crate) fn key_at(parts: &Parts, fraction: f64) -> Result<Option<Bytes>, Missing> {
     let index = &parts.index;
     let due = (fraction.clamp(0.0, 1.0) * data_len(index) as f64) as u64;
     let reaches = |i| -> Result<bool, Missing> {
         let p = index.piece_of(i);
         let ends_before = |p| index.data_end(p) < due;
-        // Only the piece in which it changes is read.
+        // Only the piece in which the condition changes is read.
         if ends_before(p) || p > 0 && !ends_before(p - 1) {
             return Ok(!ends_before(p));
         }

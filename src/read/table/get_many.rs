@@ -1,4 +1,4 @@
-//! Many lookups at once: each block is read once, and many are asked for at the same time.
+//! Many lookups at once: each block is read once, and many are requested at the same time.
 
 use bytes::Bytes;
 
@@ -10,7 +10,7 @@ use crate::read::store::{Loaded, whole};
 use crate::read::table::opened::Opened;
 use crate::read::table::{Table, find_value};
 
-/// A key that is looked for, and the block to look in.
+/// A key to look up, and the block to look in.
 pub(crate) struct Lookup<'t, K> {
     pub(crate) found: Found<'t>,
     /// The key's position among the caller's keys.
@@ -20,10 +20,10 @@ pub(crate) struct Lookup<'t, K> {
 
 /// Sorts lookups by the block to look in.
 pub(crate) fn sort_by_block<K>(wanted: &mut [Lookup<'_, K>]) {
-    wanted.sort_by_cached_key(|wanted| wanted.found.block()); // moves each once
+    wanted.sort_by_cached_key(|wanted| wanted.found.block()); // moves each element once
 }
 
-/// The blocks to load for `wanted`, and for each the lookups in it: neighbours share one.
+/// The blocks to load for `wanted`, and for each the lookups in it, which are adjacent.
 pub(crate) fn blocks_of<'w, 't, K>(
     wanted: &'w [Lookup<'t, K>],
 ) -> impl Iterator<Item = (Found<'t>, &'w [Lookup<'t, K>])> {
@@ -31,17 +31,17 @@ pub(crate) fn blocks_of<'w, 't, K>(
     of_blocks.filter_map(|keys| Some((keys.first()?.found, keys)))
 }
 
-/// Number of keys whose memory is asked for at once: enough that its waits overlap, few enough that it is still in the processor's
-/// caches when it is used.
+/// Number of keys whose memory is prefetched together: enough that the waits overlap, few enough that it is still in the
+/// processor's caches when it is used.
 const OVERLAPPED: usize = 16;
 
-/// The lookups of many keys, until it is known for each which block to look in.
+/// The lookups of many keys, until the block to look in is known for each.
 pub(crate) struct Lookups<'t, 'k> {
     table: &'t Table,
     order: &'t Order,
-    /// The keys that index and filters have not answered for yet, with their positions.
+    /// The keys that index and filters have not decided yet, with their positions.
     left: Vec<(usize, &'k [u8])>,
-    /// The keys that may be in the table, in the order in which that was found out.
+    /// The keys that may be in the table, in the order in which this was found out.
     pub(crate) wanted: Vec<Lookup<'t, &'k [u8]>>,
 }
 
@@ -59,8 +59,7 @@ impl<'t, 'k> Lookups<'t, 'k> {
         })
     }
 
-    /// Asks for all keys that are left. Names what is missing for all of them at once, so that they take as many reads as one of them
-    /// alone.
+    /// Asks index and filters for all remaining keys. Names all missing parts at once, so that many keys take as many reads as one.
     pub(crate) fn ask(&mut self, layers: usize) -> Result<(), Missing> {
         let mut missing = Vec::new();
         for batch in std::mem::take(&mut self.left).chunks(OVERLAPPED) {
@@ -90,7 +89,7 @@ impl<'t, 'k> Lookups<'t, 'k> {
     }
 }
 
-/// What the lookups of many keys found.
+/// The results of the lookups of many keys.
 pub(crate) struct Values<'t> {
     table: &'t Table,
     pub(crate) values: Vec<Option<Bytes>>,
@@ -126,11 +125,11 @@ impl Table {
     /// Returns the values of many keys, in the order of `keys`; `None` for each that the table does not hold.
     ///
     /// In a file that is not in memory, each block that holds some of the keys is read once, in file order, and many are
-    /// [asked for at once](crate::ReadAt::read_many_at), so that a disk works on several at a time. In a mapped file, blocks that
-    /// were never used are announced to the system before the first is.
+    /// [requested at once](crate::ReadAt::read_many_at), so that a disk works on several at a time. In a mapped file, blocks that
+    /// were never used are announced to the system before the first is used.
     ///
-    /// Takes some 80 bytes per key while it runs, and at most 6 MiB for blocks and what lies between them, or one block if that
-    /// is larger. From memory, a value is a slice of its block, as that of [`get`](Table::get); from a file, it is a copy.
+    /// Takes some 80 bytes per key while it runs, and at most 6 MiB for blocks and the bytes between them, or one block if that
+    /// is larger. From memory, a value is a slice of its block, like that of [`get`](Table::get); from a file, it is a copy.
     ///
     /// ```
     /// # use leveltable::{OpenOptions, WriteOptions};
@@ -146,7 +145,7 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// As [`get`](Table::get), for a block that cannot be read; no value is returned then.
+    /// Same as [`get`](Table::get); if a block cannot be read, no value is returned.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
         let mut found = Values::new(self, keys.len());
         let mut wanted = self.wanted(keys)?;
@@ -157,15 +156,15 @@ impl Table {
         Ok(found.values)
     }
 
-    /// The keys that may be in the table, in the order in which that was found out, and the block to look in for each.
+    /// The keys that may be in the table, in the order in which this was found out, each with the block to look in.
     fn wanted<'k, K: AsRef<[u8]>>(&self, keys: &'k [K]) -> Result<Vec<Lookup<'_, &'k [u8]>>> {
         let mut lookups = Lookups::new(self, keys)?;
         self.opened.ask(|| lookups.ask(LAYERS))?;
         Ok(lookups.wanted)
     }
 
-    /// Loads the blocks to look in, many at a time, each once for neighbours that want it, and passes each to `search` with the keys to
-    /// look for in it. Where the file is not in memory, `wanted` is in the order of blocks.
+    /// Loads the blocks to look in, many at a time, each once for adjacent keys, and passes each to `search` with the keys to look for
+    /// in it. If the file is not in memory, `wanted` is in the order of blocks.
     pub(crate) fn search_blocks<K>(
         &self,
         wanted: &[Lookup<'_, K>],
@@ -175,7 +174,7 @@ impl Table {
         if store.file.is_memory() {
             let found = wanted.iter().map(|wanted| wanted.found.to_ref());
             found.for_each(|found| store.announce_block(parts, found));
-            // Blocks of some keys come from memory while those of others are searched.
+            // Blocks of some keys are loaded from memory while those of others are searched.
             let prefetch = |wanted: &Lookup<'_, K>| store.prefetch_in_place(wanted.found);
             let mut ahead = wanted.iter();
             ahead.by_ref().take(OVERLAPPED).for_each(prefetch);

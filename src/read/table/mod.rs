@@ -1,4 +1,4 @@
-//! A table that is open, and looking keys up in it: filter, index, load, find.
+//! An open table, and its lookups: filter, index, load, find.
 
 pub(crate) mod approximate;
 pub(crate) mod get_many;
@@ -33,8 +33,8 @@ use crate::read::table::opened::Opened;
 /// Clones are cheap and share everything. Pieces of the index and filters are read when they are first needed, and stay in memory
 /// ([`weight`](Table::weight)) until the last clone is dropped. Blocks live in the [`BlockCache`](crate::BlockCache).
 ///
-/// The file must not change while it is open. It may be *replaced*, by [`WriteOptions::create`](crate::WriteOptions::create)
-/// for example: the open table goes on reading the old file.
+/// The file must not change while it is open. It may be *replaced*, for example by
+/// [`WriteOptions::create`](crate::WriteOptions::create): the open table keeps reading the old file.
 ///
 /// ```
 /// use leveltable::{Table, TableBuilder};
@@ -53,13 +53,13 @@ use crate::read::table::opened::Opened;
 ///     println!("{} is {}", key.escape_ascii(), value.escape_ascii());
 /// }
 ///
-/// // What it is. These read nothing, and take no lock.
+/// // Properties of the table. These read nothing, and take no lock.
 /// assert_eq!((table.entries(), table.data_blocks()), (Some(2), 1));
 /// assert_eq!(table.properties().unwrap().comparator, "leveldb.BytewiseComparator");
 /// assert_eq!(table.filter().unwrap().policy, "leveltable.Ribbon1");
 /// assert!(table.prefix_filter().is_none() && table.file_bytes() < 1000);
 ///
-/// // What it did.
+/// // Work done so far.
 /// assert!(!table.may_contain("cherry")?);
 /// assert!(table.stats().filter_rejected > 0);
 /// assert!(table.filter_layout()?.unwrap().whole_table);
@@ -71,7 +71,7 @@ pub struct Table {
     pub(crate) read: ReadOptions,
 }
 
-/// On one line: an index has too much to print.
+/// On one line, since an index is too long to print.
 impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Table")
@@ -93,7 +93,7 @@ impl Table {
     /// let scan = table.with_read_options(ReadOptions::new().fill_cache(false));
     /// for entry in scan.iter() {
     ///     let (key, value) = entry?;
-    ///     // the cache keeps what lookups put there
+    ///     // the cache keeps the blocks of lookups
     /// }
     /// # Ok::<(), leveltable::Error>(())
     /// ```
@@ -113,19 +113,19 @@ impl Table {
     ///
     /// [`ErrorKind::Io`](crate::ErrorKind::Io), [`ErrorKind::Corruption`](crate::ErrorKind::Corruption) and
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) of that one block;
-    /// [`ErrorKind::Comparator`](crate::ErrorKind::Comparator) if its keys are in another order. Of a database's table,
+    /// [`ErrorKind::Comparator`](crate::ErrorKind::Comparator) if its keys are in another order. In a database's table,
     /// [`ErrorKind::InvalidState`](crate::ErrorKind::InvalidState) if `key` is not an [internal key](crate::db::InternalKey).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         self.lookup(key.as_ref(), Bytes::slice)
     }
 
-    /// Calls `read` with the value of `key`, and returns what it returns; `None` if the table does not hold the key.
+    /// Calls `read` with the value of `key`, and returns its result; `None` if the table does not hold the key.
     ///
-    /// Like [`get`](Table::get), for a value that is looked at and not kept.
+    /// Like [`get`](Table::get), for a value that need not be kept.
     ///
     /// # Errors
     ///
-    /// As [`get`](Table::get).
+    /// Same as [`get`](Table::get).
     pub fn get_with<R>(
         &self,
         key: impl AsRef<[u8]>,
@@ -140,18 +140,18 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// As [`get`](Table::get).
+    /// Same as [`get`](Table::get).
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.lookup(key.as_ref(), |_, _| ())?.is_some())
     }
 
-    /// Whether the table may hold `key`, by filter and index alone: reads no data block, and the pieces of filter and index that
-    /// tell if they were not needed before. `false` is certain, if the table is in the order that it was opened in; a table whose
-    /// order is not known may hold any key.
+    /// Whether the table may hold `key`, according to filter and index alone: reads no data block, and only pieces of filter and
+    /// index that are not loaded yet. `false` is certain if the table is in the order that it was opened in; a table whose order
+    /// is not known may hold any key.
     ///
     /// # Errors
     ///
-    /// Those of reading index and filter.
+    /// Errors of reading index and filter.
     pub fn may_contain(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         match &self.opened.parts.order {
             Some(order) => Ok(self.candidate(key.as_ref(), order)?.is_some()),
@@ -159,25 +159,25 @@ impl Table {
         }
     }
 
-    /// The data block to look for `key` in, and nowhere else; `None` if filter and index know that it is not in the table.
+    /// The only data block to look for `key` in; `None` if filter and index exclude the key.
     #[inline(always)]
     pub(crate) fn candidate(&self, key: &[u8], order: &Order) -> Result<Option<Found<'_>>> {
         match self.candidate_in_memory(key, order) {
             Ok(Some(found)) => Ok(Some(found)),
-            Ok(None) => Ok(None), // apart, so that no block is moved, which takes 2 ns
+            Ok(None) => Ok(None), // a separate arm, so that no block is moved, which takes 2 ns
             Err(NotLoaded) => self.read_candidate(key, order),
         }
     }
 
-    /// The same, after what is missing of filter and index was read.
+    /// The same, after reading the missing parts of filter and index.
     #[cold]
     #[inline(never)]
     fn read_candidate(&self, key: &[u8], order: &Order) -> Result<Option<Found<'_>>> {
         self.opened.ask(|| self.ask_candidate(key, order, LAYERS))
     }
 
-    /// What [`candidate`](Table::candidate) returns, or what is missing of filter and index to tell: of a ribbon filter, the first
-    /// `layers` layers at once.
+    /// Returns the result of [`candidate`](Table::candidate), or the missing parts of filter and index: those of the first
+    /// `layers` layers of a ribbon filter all at once.
     pub(crate) fn ask_candidate(
         &self,
         key: &[u8],
@@ -188,13 +188,13 @@ impl Table {
         found.map_err(|NotLoaded| self.opened.parts.missing_for(key, order, layers))
     }
 
-    /// What [`candidate`](Table::candidate) returns, by the parts of filter and index that are in memory.
+    /// Returns the result of [`candidate`](Table::candidate), using only the parts of filter and index in memory.
     ///
-    /// If the last key passed the filter, this one is expected to, and its block is prefetched before the filter is asked: the
-    /// processor then waits for the memory of both at once. (It looks 200 to 500 instructions ahead, so it would not reach the block
-    /// while it waits for the filter.) Otherwise the filter is asked first: absent keys often follow absent keys, and need no search of
-    /// the index then, unless the filter depends on the block.
-    #[inline(always)] // a call of it takes a tenth of the instructions of an absent key
+    /// If the previous key passed the filter, this one is expected to as well, and its block is prefetched before the filter is
+    /// checked: the processor then waits for both at once. (It looks 200 to 500 instructions ahead, so it would not reach the block
+    /// while it waits for the filter.) Otherwise the filter is checked first: absent keys often follow absent keys, and then need no
+    /// search of the index, unless the filter depends on the block.
+    #[inline(always)] // a call would take a tenth of the instructions of an absent key
     pub(crate) fn candidate_in_memory(
         &self,
         key: &[u8],
@@ -246,8 +246,8 @@ impl Table {
         Ok(if passes { found } else { None })
     }
 
-    /// What [`candidate_in_memory`](Table::candidate_in_memory) returns for each of `keys`. The way to a filter of a window leads from the index
-    /// to the filter's bounds to the filter: the memory of each step is asked for all keys before one waits for it.
+    /// Returns the result of [`candidate_in_memory`](Table::candidate_in_memory) for each of `keys`. A window's filter takes three steps,
+    /// index, bounds and filter: the memory of each step is prefetched for all keys before any waits for it.
     pub(crate) fn candidates_in_memory<'t>(
         &'t self,
         keys: &[&[u8]],
@@ -272,7 +272,7 @@ impl Table {
         asked.collect()
     }
 
-    /// A lookup: filter and index, block, search. Calls `take` with bytes, and where in them the value lies.
+    /// A lookup: filter and index, block, search. Calls `take` with bytes and the range of the value in them.
     #[inline]
     fn lookup<R>(
         &self,
@@ -293,7 +293,8 @@ impl Table {
         )
     }
 
-    /// What a lookup of a `key` returns that the table does not hold: an error if no key of the table has its form.
+    /// The result of looking up a `key` that the table does not hold: an error if no key of the table can have its
+    /// form.
     #[inline(always)]
     fn missed<R>(&self, key: &[u8], order: &Order) -> Result<Option<R>> {
         self.check_form(key, order).map(|()| None)
@@ -318,7 +319,7 @@ impl Table {
         self.opened.store.file.with_path(error)
     }
 
-    /// Counts that the filter passed a key, or did not.
+    /// Counts whether the filter passed a key.
     #[inline]
     fn note_passed(&self, passes: bool) {
         let file = &self.opened.store.file;
@@ -328,7 +329,7 @@ impl Table {
         counters.set_passed_last(passes && IS_HINT && file.is_memory());
     }
 
-    /// Whether the prefix filter knows that no key is within these bounds; in a database's table, no user key.
+    /// Whether the prefix filter excludes all keys within these bounds; in a database's table, all user keys.
     pub(crate) fn prefixes_exclude(&self, bounds: &Bounds) -> Result<bool> {
         let parts = &self.opened.parts;
         let Some(prefix) = parts.prefix_to_ask(bounds) else {
@@ -339,7 +340,7 @@ impl Table {
         Ok(!passes)
     }
 
-    /// Counts that the prefix filter passed a scan, or did not.
+    /// Counts whether the prefix filter passed a scan.
     pub(crate) fn note_prefix(&self, passes: bool) {
         let counters = &self.opened.store.file.counters;
         counters.add_answer(passes, Counter::PrefixPassed, Counter::PrefixRejected);
@@ -368,14 +369,14 @@ impl Table {
             .map(|filter| &filter.entry)
     }
 
-    /// The table's own description: its order, number of entries, and so on. `None` if it has no properties block, as a
-    /// table of another writer.
+    /// The table's own description: its order, number of entries, and so on. `None` if it has no properties block, as
+    /// in tables of other writers.
     pub fn properties(&self) -> Option<&Properties> {
         self.opened.properties.as_ref()
     }
 
-    /// Number of entries, without a walk: what the table's [properties](Table::properties) say. `None` if it has none, as a
-    /// table of another writer.
+    /// Number of entries, without a walk, from the table's [properties](Table::properties). `None` if it has none, as in
+    /// tables of other writers.
     pub fn entries(&self) -> Option<u64> {
         self.properties().map(|properties| properties.entries)
     }
@@ -390,11 +391,11 @@ impl Table {
         self.opened.store.file.size
     }
 
-    /// The layout of the filter block in use; `None` without one. Reads the filter, if it was not needed before.
+    /// The layout of the filter block in use; `None` without one. Reads the filter, unless it is loaded.
     ///
     /// # Errors
     ///
-    /// Those of reading the filter.
+    /// Errors of reading the filter.
     pub fn filter_layout(&self) -> Result<Option<FilterLayout>> {
         self.opened.read_parts(self.opened.parts.filter_parts())?;
         Ok(self
@@ -418,39 +419,39 @@ impl Table {
         self.parse(found, store.load_bytes(parts, found, self.read)?)
     }
 
-    /// A data block whose contents were loaded.
+    /// A data block from its loaded contents.
     pub(crate) fn parse(&self, found: BlockRef, payload: Bytes) -> Result<Block<Bytes>> {
         Block::parse(payload).map_err(|defect| self.opened.store.locate(found, defect))
     }
 
-    /// The first key that a walk in `direction` comes to, if the properties name it.
+    /// The first key that a walk in `direction` reaches, if the properties name it.
     pub(crate) fn stated_key(&self, direction: Direction) -> Option<&[u8]> {
         let properties = self.properties()?;
         let key = direction.pick(&properties.first_key, &properties.last_key);
         key.as_deref()
     }
 
-    /// Bytes of memory that the table takes, as the allocator counts them: some kilobytes, and the pieces of index and filter that were
-    /// needed so far. It grows as the table is used, to the sizes of both.
+    /// Bytes of memory that the table takes, as the allocator counts them: some kilobytes, and the loaded pieces of index and filter.
+    /// It grows with use, up to the sizes of both.
     ///
-    /// Leaves out the blocks in a cache, and of a file in memory what lies in that file: its [size](Table::file_bytes) is the caller's to
-    /// count. Reads nothing and takes no lock; a few nanoseconds, unless parts came in since the last call.
+    /// Excludes the blocks in a cache, and for a file in memory everything in that file: its [size](Table::file_bytes) is the caller's to
+    /// count. Reads nothing and takes no lock; a few nanoseconds, unless parts were loaded since the last call.
     pub fn weight(&self) -> usize {
         self.opened.weight()
     }
 
-    /// Whether the file that the table was opened on is still at its path, and unchanged: the same file, of the same size, last modified
-    /// when it was at opening. `false` if it was replaced, removed or written to. A replaced file is read on, and can be opened again;
-    /// one that was written to must be.
+    /// Whether the file that the table was opened on is still at its path, and unchanged: the same file, of the same size, with the same
+    /// modification time as at opening. `false` if it was replaced, removed or written to. A table whose file was replaced can still be
+    /// read, and can be reopened; one whose file was written to must be reopened.
     ///
-    /// One call of the system, for the metadata of what is at the path, and no read. A change that keeps all of this is not seen, such as
-    /// one within the few milliseconds in which a file system's clock does not advance. On Windows, the time when a file was created
-    /// tells it from others. C++ LevelDB has nothing like it, since nobody replaces its tables.
+    /// One system call, for the metadata at the path, and no read. A change that preserves all of this goes unnoticed, such as one within
+    /// the few milliseconds in which a file system's clock does not advance. On Windows, files are distinguished by the time of their
+    /// creation. C++ LevelDB has no counterpart, since nobody replaces its tables.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidState`] for a table whose file was not opened by this crate, by its path; [`ErrorKind::Io`] if the system does
-    /// not tell.
+    /// [`ErrorKind::InvalidState`] for a table whose file was not opened by this crate, by its path; [`ErrorKind::Io`] if the system call
+    /// fails.
     ///
     /// ```
     /// use leveltable::{Table, TableBuilder};
@@ -476,7 +477,7 @@ impl Table {
     }
 }
 
-/// Where in its bytes a data block has the value of `key`.
+/// The range of the value of `key` in the bytes of a data block.
 #[inline(always)] // as `Index::seek`
 pub(crate) fn find_value(
     (bytes, block): Loaded<'_>,

@@ -1,4 +1,4 @@
-//! What opening a table makes, and what its clones share: it has parts read when they are missing.
+//! The state of an open table, shared by its clones: it reads missing parts.
 
 use bytes::Bytes;
 
@@ -9,7 +9,7 @@ use crate::read::parts::{Missing, Part, Parts};
 use crate::read::source::weight::{ARC, Weight};
 use crate::read::store::BlockStore;
 
-/// Index and filters, and data blocks. Asks the former, and has read what they lack.
+/// Index and filters, and data blocks. Asks `parts`, and reads what they miss.
 pub(crate) struct Opened {
     pub(crate) parts: Parts,
     pub(crate) store: BlockStore,
@@ -44,7 +44,7 @@ impl Opened {
         })
     }
 
-    /// Reads those of `parts` that are not there, all at once, those less than a page apart together, and keeps them.
+    /// Reads the `parts` that are not loaded, all at once, those less than a page apart together, and keeps them.
     #[cold]
     pub(crate) fn read_parts(&self, parts: Vec<Part>) -> Result<()> {
         let (ranges, parts): (Vec<_>, Vec<_>) = self.parts.unread(parts).into_iter().unzip();
@@ -58,8 +58,8 @@ impl Opened {
         result
     }
 
-    /// Returns the answer of `ask`, which answers or names the parts that are missing to tell: those are read, and it is asked again. May
-    /// take several reads, since a key may be in any layer of a ribbon filter.
+    /// Returns the answer of `ask`, which answers or names the missing parts: those are read, and it is asked again. May take several
+    /// reads, since a key may be in any layer of a ribbon filter.
     #[inline]
     pub(crate) fn ask<T>(&self, mut ask: impl FnMut() -> Result<T, Missing>) -> Result<T> {
         for _ in 0..=MAX_READS {
@@ -83,7 +83,7 @@ impl Opened {
         self.ask(|| self.parts.block(i))
     }
 
-    /// Bytes of memory that it takes, as the allocator counts them.
+    /// Bytes of memory that this takes, as the allocator counts them.
     pub(crate) fn weight(&self) -> usize {
         let file = &self.store.file;
         let find = || {
@@ -95,10 +95,10 @@ impl Opened {
     }
 }
 
-/// Most reads until a question has its answer: as many as a ribbon has layers.
+/// Maximum number of reads until a question is answered: as many as a ribbon can have layers.
 pub(crate) const MAX_READS: usize = 256;
 
-/// The error of a question that is not answered although all that it named was read.
+/// The error of a question that is not answered although all parts that it named were read.
 #[cold]
 pub(crate) fn still_missing() -> Error {
     let message = "index or filter lack a part that was read";

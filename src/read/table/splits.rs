@@ -1,4 +1,4 @@
-//! Parts of a table, for workers that read one each.
+//! Splits a table into parts, for workers that read one each.
 
 use std::ops::Bound;
 
@@ -9,16 +9,16 @@ use crate::read::parts::index::{BlockRef, Index};
 use crate::read::table::Table;
 
 impl Table {
-    /// Returns the bounds of at most `n` parts of the table, in order, of about as many bytes each: every key lies in
-    /// exactly one. Parts begin and end where pieces of the index do; if there are few of these, where data blocks do, so there are
-    /// never more parts than data blocks.
+    /// Returns the bounds of at most `n` parts of the table, in order and of similar size: every key lies in exactly one. Parts
+    /// begin and end at piece boundaries of the index, or if there are few pieces, at those of data blocks, so there are never more
+    /// parts than data blocks.
     ///
-    /// [`range`](Table::range) takes each. The first part has no lower bound and the last no upper bound; if the order of the
-    /// table is not known, there is one part.
+    /// [`range`](Table::range) accepts each. The first part has no lower bound and the last no upper bound; if the order of
+    /// the table is not known, there is one part.
     ///
     /// # Errors
     ///
-    /// Those of reading the index. It is not read where it has so many pieces that parts differ by less than a quarter.
+    /// Errors of reading the index. It is not read if it has so many pieces that parts differ by less than a quarter.
     ///
     /// ```
     /// # use leveltable::{OpenOptions, WriteOptions};
@@ -37,7 +37,7 @@ impl Table {
         if self.order().is_err() {
             return Ok(vec![(Bound::Unbounded, Bound::Unbounded)]);
         }
-        // Where parts may end: a key, and how many bytes of the file lie before it.
+        // Where parts may end: a key, and the number of bytes of the file before it.
         let mut ends: Vec<(&[u8], u64)> = if splits_by_blocks(index, n) {
             opened.read_parts(opened.parts.index_parts(0..index.len()))?;
             let end_of = |found: BlockRef| (index.key(found), found.handle.frame_in_file().end);
@@ -57,7 +57,7 @@ impl Table {
                 let key = Bytes::copy_from_slice(key);
                 splits.push((lower, Bound::Included(key.clone())));
                 lower = Bound::Excluded(key);
-                // A block that is longer than a part ends several.
+                // A block that is longer than a part ends several parts.
                 due = ended + 1;
             }
         }
@@ -66,7 +66,7 @@ impl Table {
     }
 }
 
-/// Whether splitting a table into `n` parts takes all of its index.
+/// Whether splitting a table into `n` parts requires the whole index.
 pub(crate) fn splits_by_blocks(index: &Index, n: usize) -> bool {
     let pieces_per_part = index.pieces() / n.max(1);
     pieces_per_part < 8

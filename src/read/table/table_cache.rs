@@ -1,4 +1,4 @@
-//! Tables that are opened on demand, and closed when there are too many.
+//! Opens tables on demand, and closes some when there are too many.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,12 +10,12 @@ use crate::read::source::stats::{SHARDS, shard_of_this_thread};
 use crate::read::store::cache::CacheStats;
 use crate::read::table::Table;
 
-/// Keeps tables open that were used lately: at most so many, and at most so many bytes of their indexes and filters.
+/// Keeps recently used tables open, up to a number of tables and a number of bytes of their indexes and filters.
 ///
-/// Tables go by any key, such as a number or a path. One that is not open is opened once, however many threads ask for it at the
-/// same time; those that ask for others do not wait. A table that had to be closed stays open as long as somebody has a clone of it.
+/// A table's key can be anything, such as a number or a path. A table that is not open is opened once, however many threads ask for
+/// it at the same time; threads that ask for others do not wait. A closed table stays open as long as somebody has a clone of it.
 ///
-/// Blocks have a cache of their own: see [`BlockCache`](crate::BlockCache).
+/// Blocks have their own cache: see [`BlockCache`](crate::BlockCache).
 ///
 /// ```
 /// use leveltable::{Table, TableCache};
@@ -39,27 +39,27 @@ use crate::read::table::Table;
 pub struct TableCache<K, T> {
     max_open: u64,
     max_bytes: u64,
-    /// Those that are open or being opened.
+    /// The tables that are open or being opened.
     tables: Mutex<Cells<K, T>>,
-    /// Of the open ones, those that a thread has found before: it finds them again without a lock that others want. One that is closed is
-    /// removed from all of these, while `tables` is locked.
+    /// Open tables that a thread has found before: it finds them again under a lock without contention. A table that is closed is removed
+    /// from all of these, while `tables` is locked.
     known: Box<[Known<K, T>]>,
     /// Number of open tables, and their weight.
     open: AtomicU64,
     bytes: AtomicU64,
-    /// Advances with each call that opens or weighs a table, and with one of [`CALLS`] others. Not with every call, since threads would
+    /// Advances with each call that opens or weighs a table, and with one in [`CALLS`] others. Not with every call, since threads would
     /// contend for it.
     now: AtomicU64,
     misses: AtomicU64,
     evictions: AtomicU64,
 }
 
-/// Number of calls of a thread that may pass before the time advances: so exact is the order in which tables were used.
+/// Number of calls of a thread before the time advances: the precision of the order in which tables were used.
 const CALLS: u64 = 64;
 
 type Cells<K, T> = HashMap<K, Arc<Cell<T>>>;
 
-/// A table that a [`TableCache`] can hold: a handle of which clones share everything.
+/// A table that a [`TableCache`] can hold: a handle whose clones share everything.
 pub trait OpenTable: Clone {
     /// Bytes of memory that it takes now, without blocks, such as [`Table::weight`]. It may grow.
     fn weight(&self) -> usize;
@@ -71,7 +71,7 @@ impl OpenTable for Table {
     }
 }
 
-/// What the threads of one shard have found, in cache lines of its own; processors fetch them in pairs.
+/// The tables that the threads of one shard have found, in cache lines of its own; processors fetch these in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Known<K, T>(Mutex<(Cells<K, T>, Hits)>);
@@ -83,11 +83,11 @@ type Hits = u64;
 #[derive(Debug)]
 struct Cell<T> {
     table: OnceLock<T>,
-    /// Held while the table is being opened: only those wait for it who ask for it.
+    /// Held while the table is being opened: only threads that ask for this table wait.
     opening: Mutex<()>,
-    /// Its weight when it was last weighed; 0 until it is open, and once it is closed.
+    /// Its weight when it was last weighed; 0 until it is open, and after it is closed.
     weight: AtomicU64,
-    /// When it was last asked for: twice the time, and one more if it was open already.
+    /// When it was last used: twice the time, plus one if it was open already.
     used: AtomicU64,
 }
 
@@ -103,7 +103,7 @@ impl<T> Default for Cell<T> {
 }
 
 impl<T: OpenTable> Cell<T> {
-    /// Notes when the table was asked for, unless that is known: threads would contend for it.
+    /// Notes when the table was used. Does not store the same time again, so that threads do not contend for it.
     #[inline]
     fn use_at(&self, time: u64) {
         if self.used.load(Relaxed) != time {
@@ -134,7 +134,8 @@ impl<K: Eq + Hash + Clone, T: OpenTable> Default for TableCache<K, T> {
 }
 
 impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
-    /// Keeps at most `max_open` tables open, which take at most `max_bytes` bytes of memory; but always the one used last.
+    /// Keeps at most `max_open` tables open, which take at most `max_bytes` bytes of memory; but always the most recent
+    /// one.
     pub fn new(max_open: usize, max_bytes: u64) -> TableCache<K, T> {
         let known = |_| Known(Mutex::new((HashMap::new(), 0)));
         TableCache {
@@ -150,17 +151,18 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
         }
     }
 
-    /// Returns a clone of the table that goes by `key`, which `open` opens if it is not open.
+    /// Returns a clone of the table with this `key`; opens it with `open` if it is not open.
     ///
-    /// Tables are weighed when one is opened, or has grown since it was last asked for. If they are too many or too large, those used the
-    /// longest time ago are closed; two that were used within some calls of each other may be taken in either order.
+    /// Tables are weighed when they are opened, or have grown since they were last used. If there are too many, or they are too large,
+    /// the least recently used are closed; two that were used within some calls of each other may be closed in either order.
     ///
-    /// An open table that the thread has found before costs a lock that few other threads take, no allocation and no read. No lock is
-    /// held while `open` runs, except one of this key. In C++ LevelDB this is `TableCache`, which may open a table twice.
+    /// Getting an open table that the thread has found before takes a lock that few other threads take, and neither allocates nor
+    /// reads. No lock is held while `open` runs, except one of this key. In C++ LevelDB this is `TableCache`, which may open a table
+    /// twice.
     ///
     /// # Errors
     ///
-    /// That of `open`. The next call tries again.
+    /// The error of `open`. The next call tries again.
     pub fn get(&self, key: &K, open: impl FnOnce() -> Result<T>) -> Result<T> {
         let (table, has_grown) = match self.find(key) {
             Some(found) => found,
@@ -172,11 +174,11 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
         Ok(table)
     }
 
-    /// Closes the table that goes by `key`, if it is open: before its file is deleted or replaced. Takes some twenty locks, one after
-    /// the other.
+    /// Closes the table with this `key`, if it is open: call it before its file is deleted or replaced. Takes some twenty locks, one
+    /// after the other.
     pub fn remove(&self, key: &K) {
         let removed = self.take(&mut lock(&self.tables), key);
-        drop(removed); // when no lock is held
+        drop(removed); // after the lock is released
     }
 
     /// Number of open tables. Takes no lock.
@@ -217,7 +219,7 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
         lock(&self.known[shard_of_this_thread()].0)
     }
 
-    /// The table that goes by `key`, if the thread has found it before, and whether it has grown since it was last weighed.
+    /// The table with this `key`, if the thread has found it before, and whether it has grown since it was last weighed.
     #[inline]
     fn find(&self, key: &K) -> Option<(T, bool)> {
         let (cells, hits) = &mut *self.known();
@@ -235,7 +237,7 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
         Some((table, has_grown))
     }
 
-    /// The table that goes by `key`, which is opened if it is not open. It is not kept if it was removed meanwhile.
+    /// The table with this `key`, which is opened if it is not open. It is not kept if it was removed meanwhile.
     #[cold]
     fn find_or_open(&self, key: &K, open: impl FnOnce() -> Result<T>) -> Result<T> {
         let new = || Arc::new(Cell::default());
@@ -255,7 +257,7 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
         } else {
             self.misses.fetch_add(1, Relaxed);
             drop(cell);
-            // What could not be opened is forgotten, unless others are trying.
+            // Forgets a table that could not be opened, unless other threads are trying.
             tables.retain(|_, cell| cell.table.get().is_some() || Arc::strong_count(cell) > 1);
         }
         found
@@ -279,7 +281,7 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
         true
     }
 
-    /// Takes the table that goes by `key` out of the locked `tables`, to be closed when no lock is held.
+    /// Removes the table with this `key` from the locked `tables`, to be closed when no lock is held.
     fn take(&self, tables: &mut Cells<K, T>, key: &K) -> Option<Arc<Cell<T>>> {
         let cell = tables.remove(key)?;
         for known in &self.known {
@@ -294,7 +296,7 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
         open > 1 && (open > self.max_open || bytes > self.max_bytes)
     }
 
-    /// Closes tables, those used the longest time ago first. Looks at all that are open, for each.
+    /// Closes tables, the least recently used first. Goes through all open tables for each.
     #[cold]
     fn make_room(&self) {
         let mut closed = Vec::new(); // dropped when the lock is released

@@ -1,4 +1,4 @@
-//! Reading ahead of a walk: the longer it goes on, the more blocks come with one read.
+//! Read-ahead of a walk: the longer it goes on, the more blocks one read takes.
 
 use std::ops::Range;
 
@@ -14,29 +14,29 @@ use crate::read::source::file::FileSlice;
 use crate::read::store::{ReadOptions, Use};
 use crate::read::table::opened::Opened;
 
-/// Most bytes of the index that a walk reads at once.
+/// Maximum number of bytes of the index that a walk reads at once.
 const INDEX_LEN: u64 = 64 << 10;
 
-/// What a walk has read and not reached yet, or announced in a mapped file, and how much it reads next.
+/// The blocks that a walk has read and not reached yet, or announced in a mapped file, and the length of its next read.
 ///
-/// The first two blocks come alone, so that a short walk reads nothing that it does not need. From then on, each read takes
-/// twice as many bytes as the one before: a walk over 1,000 blocks of 4 KiB makes 23 reads.
+/// The first two blocks are read alone, so that a short walk reads nothing that it does not need. From then on, each read
+/// takes twice as many bytes as the one before: a walk over 1,000 blocks of 4 KiB makes 23 reads.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ReadAhead {
     /// The data blocks that the walk may need; `None` until that is known.
     pub(crate) limits: Option<Range<usize>>,
-    /// The data blocks that were read together; of those that were announced, the ones before the next are due.
+    /// The data blocks that were read together. Of announced blocks, those that the walk passes before it announces the next.
     run: Group,
-    /// Their frames, if they are several.
+    /// Their frames, if there are several.
     slice: FileSlice,
     /// The direction of the walk; `None` at its first block.
     direction: Option<Direction>,
-    /// Most bytes of the next read, unless a single block takes more.
+    /// Maximum length of the next read, unless a single block is longer.
     len: u64,
 }
 
 impl Group {
-    /// A data block alone.
+    /// A data block on its own.
     pub(crate) fn of(found: BlockRef) -> Group {
         Group {
             items: found.block..found.block + 1,
@@ -46,7 +46,7 @@ impl Group {
 }
 
 impl ReadAhead {
-    /// Nothing read, of a walk that may need these data blocks.
+    /// An empty read-ahead of a walk that may need these data blocks.
     pub(crate) fn within(limits: Option<Range<usize>>) -> ReadAhead {
         ReadAhead {
             limits,
@@ -78,7 +78,8 @@ impl ReadAhead {
         i: usize,
         direction: Option<Direction>,
     ) -> Result<BlockRef> {
-        // If a piece ahead is damaged, that is for those who come to it: the block's own piece is then read alone.
+        // If a piece further ahead is damaged, the walk finds that out when it reaches the piece: the block's own piece
+        // is then read alone.
         let pieces = opened
             .parts
             .pieces_of_walk(i, &self.limits(), direction, INDEX_LEN);
@@ -86,7 +87,7 @@ impl ReadAhead {
         opened.block(i)
     }
 
-    /// A data block at which a walk has arrived, in `direction`, or begins; and whether it is a slice of all that was read with it.
+    /// A data block at which a walk in `direction` has arrived, or begins; and whether it is a slice of a longer read.
     pub(crate) fn load(
         &mut self,
         opened: &Opened,
@@ -114,17 +115,19 @@ impl ReadAhead {
             if let Ok(block) = store.try_admit(parts, found, &frame, read, Use::Walk) {
                 return Ok((block, frame::is_raw(&frame)));
             }
-            // It is read alone, and the others that came with it are read again: they may be bad, too.
+            // It is read alone, and the others of the same read are read again: they may be damaged as well.
             (self.run, self.slice) = (Group::default(), FileSlice::default());
         }
         Ok((store.load_checked(parts, found, read)?, false))
     }
 
-    /// On a walk that goes on, reads a data block and those that come next. One that comes alone is left to be read.
+    /// If the walk goes on, reads a data block together with the next ones. A block that would be read alone is left to
+    /// the caller.
     fn read(&mut self, opened: &Opened, found: BlockRef) {
         self.slice = FileSlice::default();
         let mut run = self.next_blocks(opened, found);
-        // No read ends where a piece of the index does. A piece that cannot be read is an error of the walk when it comes to that.
+        // A read may extend past the end of a piece of the index. If the next piece cannot be read, the walk fails when it reaches
+        // that piece.
         if let Some(direction) = self.direction
             && let Some(next) = direction.first(&direction.rest(&self.limits(), &run.items))
             && opened.parts.index.block(next).is_err()
@@ -136,7 +139,7 @@ impl ReadAhead {
             let offset = run.bytes.start;
             match opened.store.file.read_range(&run.bytes) {
                 Ok(bytes) => self.slice = FileSlice { offset, bytes },
-                // If the blocks ahead cannot be read, that is for those who come to them.
+                // If the blocks ahead cannot be read, the walk finds that out when it reaches them.
                 Err(_) => run = Group::of(found),
             }
         }
@@ -144,11 +147,11 @@ impl ReadAhead {
         self.grow(opened);
     }
 
-    /// Has the system read what comes next on a walk through a mapped file that has come to a data block.
+    /// Asks the system to read the next blocks of a walk through a mapped file that has reached a data block.
     ///
-    /// When no more than half of what was announced is left, and no more than 16 blocks, the next ones are due, so that the system
-    /// reads while entries are used. The one or two blocks of a short walk are announced only if they were never read: they are likely to be
-    /// in memory, and asking takes longer than to find them there.
+    /// When at most half of the announced blocks are left, and at most 16 blocks, the next ones are announced, so that the system reads
+    /// while entries are used. The one or two blocks of a short walk are announced only if they were never read: otherwise they are
+    /// probably in memory, and asking takes longer than finding them there.
     fn announce(&mut self, opened: &Opened, found: BlockRef) {
         if self.run.items.contains(&found.block) {
             return;
@@ -168,7 +171,7 @@ impl ReadAhead {
         }
     }
 
-    /// The blocks from `found` on, as many as are due: one where a walk begins.
+    /// The next blocks to announce, from `found` on: one block where a walk begins.
     fn next_blocks(&self, opened: &Opened, found: BlockRef) -> Group {
         match self.direction {
             Some(direction) => next_run(opened, found, direction, &self.limits(), self.len),
@@ -176,7 +179,7 @@ impl ReadAhead {
         }
     }
 
-    /// Sets the length of the next read, after the walk has gone on: room for twice as many blocks, padding included.
+    /// Sets the length of the next read after the walk has advanced: room for twice as many blocks, padding included.
     fn grow(&mut self, opened: &Opened) {
         if self.direction.is_some() {
             let last = opened.parts.index.block(self.run.items.end - 1);
@@ -188,8 +191,8 @@ impl ReadAhead {
     }
 }
 
-/// The data blocks from `found` on that a walk reads together: blocks of `limits`, at most `len` bytes of the file, none of them
-/// in the cache but the first, and all named by pieces of the index that are there. One block at least.
+/// The data blocks from `found` on that a walk reads together: within `limits`, at most `len` bytes of the file, all but the
+/// first not in the cache, and all in loaded pieces of the index. At least one block.
 pub(crate) fn next_run(
     Opened { parts, store, .. }: &Opened,
     found: BlockRef,
@@ -208,7 +211,7 @@ pub(crate) fn next_run(
     run
 }
 
-/// Where a data block ends in the file, with the padding after it if no more than that lies before the next block.
+/// Where a data block ends in the file, including the padding after it if only padding lies before the next block.
 fn padded_end(index: &Index, found: BlockRef) -> u64 {
     let (end, next) = (found.handle.frame_in_file().end, found.block + 1);
     match (next < index.len()).then(|| index.block(next)) {

@@ -1,4 +1,4 @@
-//! Walking a table in both directions.
+//! Walks a table in both directions.
 
 use std::fmt;
 use std::ops::{Bound, Range};
@@ -25,10 +25,10 @@ use crate::read::walk::ahead::ReadAhead;
 /// A new cursor stands before the first entry. Each move returns whether it ended on an entry; the cursor then lends its
 /// key and value, without allocating, until the next move. It keeps one data block in memory.
 ///
-/// In a file that is not in memory, a walk reads ahead: the first two blocks come alone, then each read takes twice as many
-/// bytes as the one before, up to 256 KiB, which the cursor keeps until its next read.
+/// In a file that is not in memory, a walk reads ahead: the first two blocks are read alone, then each read takes twice as
+/// many bytes as the one before, up to 256 KiB, which the cursor keeps until its next read.
 ///
-/// A cursor never skips an entry that it cannot read: the move is an error, and the cursor has no position until a seek
+/// A cursor never skips an entry that it cannot read: the move fails, and the cursor has no position until a seek
 /// succeeds.
 ///
 /// ```
@@ -54,37 +54,39 @@ use crate::read::walk::ahead::ReadAhead;
 #[must_use]
 pub struct Cursor {
     pub(crate) table: Table,
-    /// Only keys within them are shown.
+    /// Only keys within these bounds are shown.
     pub(crate) bounds: Bounds,
-    /// Walks the data block that is at `at`.
+    /// Walks the data block at `at`.
     entries: BlockCursor<Bytes>,
     at: BlockPlace,
-    /// The blocks that a walk within the bounds may need, and what it has read ahead of them, or announced in a mapped file.
+    /// The blocks that a walk within the bounds may need, and its read-ahead.
     pub(crate) ahead: ReadAhead,
-    /// Where the cursor stands while `entries` is on no entry: where a walk in this direction ends. `None` after a move failed.
+    /// Where the cursor stands while `entries` is on no entry: at the end of a walk in this direction. `None` after a move
+    /// failed.
     end: Option<Direction>,
 }
 
 /// Where the current data block is.
 #[derive(Clone)]
 struct BlockPlace {
-    /// `None` until a block was loaded.
+    /// `None` until a block is loaded.
     block: Option<BlockRef>,
     /// Whether the block may have entries outside the lower bound, and outside the upper one.
     is_edge: (bool, bool),
-    /// Where in memory the block begins, if it is used there; otherwise [`NOWHERE`]. The memory ahead of a walk is prefetched.
+    /// Address of the block in memory, if it is used in place; otherwise [`NOWHERE`]. A walk prefetches the memory ahead of
+    /// it.
     memory: usize,
-    /// For a block that is a slice of what was read ahead: a copy, once a value is asked for that keeps its block in memory.
+    /// For a block that is a slice of a longer read: a copy, made when a value is returned that keeps its block in memory.
     copy: Option<OnceLock<Bytes>>,
 }
 
-/// How far ahead a walk prefetches memory, in bytes: a block of ordinary length, and the restarts at the next one's end.
+/// How far ahead a walk prefetches memory, in bytes: an ordinary block, and the restarts at the end of the next one.
 const AHEAD: isize = 5 << 10;
 
-/// No place in memory, where no file reaches: nothing is prefetched there, and to add an offset in a block does not overflow.
+/// An address that no file reaches: nothing is prefetched there, and adding an offset in a block does not overflow.
 const NOWHERE: usize = usize::MAX / 2;
 
-/// Short: the place, not what was read.
+/// Short: shows the position, not the data.
 impl fmt::Debug for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cursor")
@@ -102,9 +104,9 @@ impl Table {
 }
 
 impl Cursor {
-    /// A cursor before the first entry of a table within bounds.
+    /// A cursor over a table within bounds, before the first entry.
     pub(crate) fn of_table(table: &Table, bounds: Bounds) -> Cursor {
-        // If the order is not known, the first move with a bound is an error. No blocks are needed for bounds that exclude all.
+        // If the order is not known, the first move with a bound fails. If the bounds exclude all keys, no blocks are needed.
         let order = table.order();
         let excludes_all = order.is_ok_and(|order| exclude_all(order, &bounds));
         Cursor {
@@ -122,7 +124,7 @@ impl Cursor {
         }
     }
 
-    /// Notes that no entry is within the bounds if `is_excluded` says so, unless that is known.
+    /// Notes that no entry is within the bounds if `is_excluded` says so, unless that is already known.
     pub(crate) fn rule_out(&mut self, is_excluded: impl FnOnce() -> Result<bool>) -> Result<()> {
         if self.ahead.limits.is_none() && is_excluded()? {
             self.limit_to(0..0);
@@ -137,7 +139,7 @@ impl Cursor {
         }
         let (lower, upper) = (key_of(&self.bounds.0), key_of(&self.bounds.1));
         if let (Some(lower), Some(upper)) = (lower, upper) {
-            // Filters know nothing of ranges, but of one key, or of those of one user key.
+            // Filters cannot exclude ranges, only one key, or the keys of one user key.
             let order = self.table.order()?;
             let is_internal = user_order(order).is_some();
             let is_one_key = lower == upper || is_internal && user_key(lower) == user_key(upper);
@@ -154,7 +156,7 @@ impl Cursor {
         self.entries.is_on_entry()
     }
 
-    /// Offset in the file of the current data block; 0 before one was loaded.
+    /// Offset in the file of the current data block; 0 before one is loaded.
     pub(crate) fn block_offset(&self) -> u64 {
         self.at.block.map_or(0, |found| found.handle.offset)
     }
@@ -194,7 +196,7 @@ impl Cursor {
     ///
     /// # Errors
     ///
-    /// Those of reading a data block (see [`Table::get`]), as for all moves.
+    /// Errors of reading a data block (see [`Table::get`]), as for all moves.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
         self.unposition(None);
@@ -213,7 +215,8 @@ impl Cursor {
         let (found, part) = (found.to_ref(), found.part());
         self.load(found, None)?;
         let sought = self.entries.seek(key, self.table.order()?, part);
-        // Past the block's last key, but not past its index key, it is the next block's first.
+        // If the target is after the block's last key, but not after its index key, the next block's first key follows
+        // it.
         let moved = self.check(sought)? || self.walk(Direction::Forward)?;
         self.stop_at_bound(moved, Direction::Forward)
     }
@@ -222,7 +225,7 @@ impl Cursor {
     ///
     /// # Errors
     ///
-    /// Those of reading a data block.
+    /// Errors of reading a data block.
     pub fn seek_to_first(&mut self) -> Result<bool> {
         self.seek_to_start(Direction::Forward)
     }
@@ -231,7 +234,7 @@ impl Cursor {
     ///
     /// # Errors
     ///
-    /// Those of reading a data block.
+    /// Errors of reading a data block.
     pub fn seek_to_last(&mut self) -> Result<bool> {
         self.seek_to_start(Direction::Backward)
     }
@@ -252,7 +255,7 @@ impl Cursor {
     ///
     /// # Errors
     ///
-    /// Those of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
+    /// Errors of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend")]
     pub fn next(&mut self) -> Result<bool> {
@@ -263,7 +266,7 @@ impl Cursor {
     ///
     /// # Errors
     ///
-    /// Those of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
+    /// Errors of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
         self.step(Direction::Backward)
@@ -277,8 +280,8 @@ impl Cursor {
         self.step_slow(direction)
     }
 
-    /// Moves to the next entry in `direction` if it is an ordinary one of the same block, which has no entries past the bound, and on
-    /// the way back was decoded before. Otherwise stays and returns `false`.
+    /// Moves to the next entry in `direction` if it is an ordinary one of the same block, which has no entries past the bound, and,
+    /// for a step back, is already decoded. Otherwise stays and returns `false`.
     #[inline(always)]
     pub(crate) fn step_fast(&mut self, direction: Direction) -> bool {
         let (stepped, ahead) = match direction {
@@ -304,7 +307,7 @@ impl Cursor {
         }
     }
 
-    /// Ends a move in `direction`: there are no entries past the bound.
+    /// Completes a move in `direction`: there are no entries past the bound.
     #[inline]
     pub(crate) fn stop_at_bound(&mut self, moved: bool, direction: Direction) -> Result<bool> {
         let is_edge = direction.pick(self.at.is_edge.1, self.at.is_edge.0);
@@ -314,7 +317,7 @@ impl Cursor {
         Ok(moved)
     }
 
-    /// Whether `key` is within the bound at which a walk in `direction` starts. The order is not asked about no bound.
+    /// Whether `key` is within the bound at which a walk in `direction` starts. Without a bound, the order is not used.
     pub(crate) fn is_within_start(&self, key: &[u8], direction: Direction) -> Result<bool> {
         let order = match direction.pick(&self.bounds.0, &self.bounds.1) {
             Bound::Unbounded => return Ok(true),
@@ -323,8 +326,8 @@ impl Cursor {
         Ok(is_within(order, &self.bounds, key, direction))
     }
 
-    /// Finds out, before the first block of a table is read, which blocks may have keys within the bounds: no others are read. Reads
-    /// the pieces of the index that name the first and the last of them.
+    /// Finds out, before the first block of a table is read, which blocks may have keys within the bounds: only those are read.
+    /// Reads the pieces of the index that name the first and the last of them.
     pub(crate) fn limit(&mut self) -> Result<()> {
         if self.ahead.limits.is_none() {
             let (opened, order) = (&*self.table.opened, self.table.order_of(&self.bounds)?);
@@ -339,7 +342,7 @@ impl Cursor {
         self.ahead.limits = Some(blocks);
     }
 
-    /// Moves to the first entry of the blocks that come after the current one in `direction`. Some writers leave blocks empty.
+    /// Moves to the first entry of the blocks after the current one in `direction`. Some writers leave blocks empty.
     fn walk(&mut self, direction: Direction) -> Result<bool> {
         while let Some(next) = self.next_block(direction) {
             self.enter_block(next, Some(direction))?;
@@ -350,7 +353,7 @@ impl Cursor {
         Ok(self.unposition(Some(direction)))
     }
 
-    /// The block that comes after the current one in `direction`, if the walk may need it; the first one before any was loaded.
+    /// The block after the current one in `direction`, if the walk may need it; the first one before any is loaded.
     pub(crate) fn next_block(&self, direction: Direction) -> Option<usize> {
         let limits = self.ahead.limits();
         match self.at.block.map(|found| found.block) {
@@ -359,21 +362,21 @@ impl Cursor {
         }
     }
 
-    /// Leaves the entries. Returns `false`: the cursor is on none.
+    /// Leaves the entries. Returns `false`, for no entry.
     pub(crate) fn unposition(&mut self, end: Option<Direction>) -> bool {
-        // No step leads on from there.
+        // No step is possible from there.
         self.entries.move_past_last();
         self.end = end;
         false
     }
 
-    /// Turns to data block `i`, at which a walk has arrived from the one beside it, or begins.
+    /// Switches to data block `i`, at which a walk has arrived from a neighbour, or begins.
     fn enter_block(&mut self, i: usize, direction: Option<Direction>) -> Result<()> {
         let found = self.ahead.find(&self.table.opened, i, direction)?;
         self.load(found, direction)
     }
 
-    /// Turns to a data block, at none of its entries. The position is lost until the caller has found a new one.
+    /// Switches to a data block, at none of its entries. The position is lost until the caller finds a new one.
     fn load(&mut self, found: BlockRef, direction: Option<Direction>) -> Result<()> {
         self.unposition(None);
         if self.at.block.is_none_or(|block| block.block != found.block) {
@@ -389,7 +392,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Turns to a data block, of which it is given the contents; at none of its entries.
+    /// Switches to a data block with the given contents, at none of its entries.
     pub(crate) fn enter(&mut self, found: BlockRef, payload: Bytes, is_slice: bool) -> Result<()> {
         self.entries.block = self.table.parse(found, payload)?;
         self.entries.move_before_first();
@@ -437,10 +440,10 @@ impl Cursor {
         self.check(moved)
     }
 
-    /// In memory, prefetches the bytes this far from the current entry: as much as an ordinary entry has.
+    /// In memory, prefetches the bytes at this distance from the current entry, as many as an ordinary entry takes.
     #[inline]
     fn prefetch_at(&self, distance: isize) {
-        // Nothing is there at both ends of the file.
+        // There is nothing beyond either end of the file.
         let place = self.at.memory + self.entries.offset();
         if let Some(file) = self.table.opened.store.file.memory()
             && let Some(bytes) = file.get(place.wrapping_add_signed(distance)..)

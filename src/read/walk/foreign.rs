@@ -1,4 +1,4 @@
-//! Sorted inputs of other kinds among those of a merge.
+//! Sorted inputs of other kinds in a merge.
 
 use bytes::Bytes;
 
@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::read::parts::bounds::{Bounds, Direction, is_within, key_of};
 use crate::sorted_input::SortedCursor;
 
-/// A sorted input of any kind that can be copied.
+/// A sorted input of any type that can be cloned.
 pub(crate) trait AnyCursor: SortedCursor + Send + Sync {
     fn copy(&self) -> Box<dyn AnyCursor>;
 }
@@ -18,13 +18,15 @@ impl<C: SortedCursor + Clone + Send + Sync + 'static> AnyCursor for C {
     }
 }
 
-/// Those of its entries that are within bounds.
+/// Its entries within bounds.
 pub(crate) struct Foreign {
     cursor: Box<dyn AnyCursor>,
     pub(crate) order: Order,
     bounds: Bounds,
+    /// A copy of the current key: a merge compares keys several times for each step.
+    key: Vec<u8>,
     is_on_entry: bool,
-    /// Where it stands if that is on no entry: where a walk in this direction ends.
+    /// Where it stands while it is on no entry: at the end of a walk in this direction.
     end: Direction,
 }
 
@@ -34,6 +36,7 @@ impl Clone for Foreign {
             cursor: self.cursor.copy(),
             order: self.order.clone(),
             bounds: self.bounds.clone(),
+            key: self.key.clone(),
             is_on_entry: self.is_on_entry,
             end: self.end,
         }
@@ -46,13 +49,15 @@ impl Foreign {
             order: Order::of(cursor.comparator()?),
             cursor: Box::new(cursor),
             bounds,
+            key: Vec::new(),
             is_on_entry: false,
             end: Direction::Backward,
         })
     }
 
+    #[inline(always)]
     pub(crate) fn key(&self) -> Option<&[u8]> {
-        self.is_on_entry.then(|| self.cursor.key())
+        self.is_on_entry.then_some(&self.key)
     }
 
     pub(crate) fn value(&self) -> &[u8] {
@@ -67,7 +72,7 @@ impl Foreign {
         self.cursor.value_bytes()
     }
 
-    /// Moves before the first entry.
+    /// Moves to before the first entry.
     pub(crate) fn rewind(&mut self) {
         (self.is_on_entry, self.end) = (false, Direction::Backward);
     }
@@ -93,7 +98,7 @@ impl Foreign {
             (None, Direction::Backward) => cursor.seek_to_last()?,
             (Some(key), Direction::Forward) => cursor.seek(key)?,
             (Some(key), Direction::Backward) => {
-                // Past all entries of the key, of which there may be several.
+                // After all entries with the key, of which there may be several.
                 let mut moved = cursor.seek(key)?;
                 while moved && is_within(&self.order, &self.bounds, cursor.key(), direction) {
                     moved = cursor.advance()?;
@@ -114,7 +119,7 @@ impl Foreign {
         Ok(moved)
     }
 
-    /// Moves to the next entry in `direction`; from where the opposite walk ends, to the first.
+    /// Moves to the next entry in `direction`; from the end of the opposite walk, to the first.
     pub(crate) fn step(&mut self, direction: Direction) -> Result<bool> {
         if !self.is_on_entry {
             return if self.end == direction {
@@ -130,12 +135,13 @@ impl Foreign {
         self.stop_at_bound(moved, direction)
     }
 
-    /// Ends a move in `direction`: there are no entries past the bound.
+    /// Completes a move in `direction`: there are no entries past the bound.
     fn stop_at_bound(&mut self, moved: Result<bool>, direction: Direction) -> Result<bool> {
         (self.is_on_entry, self.end) = (false, direction);
-        let key = moved?.then(|| self.cursor.key());
-        let is_shown = |key: &[u8]| is_within(&self.order, &self.bounds, key, direction.reverse());
-        self.is_on_entry = key.is_some_and(is_shown);
+        if moved? {
+            self.cursor.key().clone_into(&mut self.key);
+            self.is_on_entry = is_within(&self.order, &self.bounds, &self.key, direction.reverse());
+        }
         Ok(self.is_on_entry)
     }
 }

@@ -34,7 +34,7 @@ impl Input {
         }
     }
 
-    /// The cursor over the table that is open.
+    /// The cursor over the open table.
     #[inline(always)]
     pub(crate) fn cursor(&self) -> Option<&Cursor> {
         match self {
@@ -84,7 +84,7 @@ impl Input {
         }
     }
 
-    /// Moves before the first entry, without reading.
+    /// Moves to before the first entry, without reading.
     pub(crate) fn rewind(&mut self) {
         match self {
             Input::Run(run) => run.rewind(),
@@ -134,7 +134,7 @@ impl Input {
         }
     }
 
-    /// Names the table that is open in an error.
+    /// Adds the path of the open table to an error.
     pub(crate) fn with_path(&self, error: Error) -> Error {
         match self.cursor() {
             Some(cursor) => cursor.table.opened.store.file.with_path(error),

@@ -11,7 +11,7 @@ use crate::read::walk::merge::MergeCursor;
 use crate::read::walk::range::TableRange;
 use crate::sorted_input::{SortedCursor, SortedInput};
 
-/// Implements both traits by the methods of these names, and those that lend and seek keys as they are stored.
+/// Implements both traits with the methods of these names, and with those that lend and seek stored keys.
 macro_rules! sorted_cursor {
     ($(#[$note:meta])* $type:ident, $key:ident, $seek:ident) => {
         $(#[$note])*
@@ -60,15 +60,15 @@ macro_rules! sorted_cursor {
 pub(crate) use sorted_cursor;
 
 sorted_cursor!(
-    /// From the cursor's position on.
+    /// The entries from the cursor's position on.
     Cursor, key, seek
 );
 sorted_cursor!(
-    /// From the cursor's position on.
+    /// The entries from the cursor's position on.
     MergeCursor, key, seek
 );
 
-/// What is left of the range. Lends keys, which the iterator copies.
+/// The remaining entries of the range. Lends keys, which the iterator copies.
 impl SortedInput for TableRange {
     fn advance(&mut self) -> Result<bool> {
         self.advance()

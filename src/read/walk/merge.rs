@@ -1,4 +1,4 @@
-//! Walking several tables as one.
+//! Walks several tables as one.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -18,8 +18,8 @@ use crate::read::walk::run::differing;
 /// A cursor over the entries of several tables, in the order of their keys; made by [`Table::merge`].
 ///
 /// Moves like a [`Cursor`](crate::Cursor): a new one stands before the first entry, each move returns whether it ended on an
-/// entry, and key and value are lent until the next move. Each input keeps one data block in memory. If a move of one
-/// input is an error, so is the move of the merge, which has no position then until a seek succeeds.
+/// entry, and key and value are lent until the next move. Each input keeps one data block in memory. If a move of one input
+/// fails, so does the move of the merge, which then has no position until a seek succeeds.
 ///
 /// If several inputs have the same key, all of these entries are shown, in the order in which the inputs were given (and in
 /// the reverse order on the way back). Of tables given from the newest to the oldest, the first entry of a key is the newest.
@@ -48,22 +48,22 @@ use crate::read::walk::run::differing;
 #[derive(Clone)]
 #[must_use]
 pub struct MergeCursor {
-    /// Those that may have entries, each with its number among all that were given. On the way forward, each stands on its first entry after
-    /// the current one, on the way back on its last before it.
+    /// The inputs that may have entries, each with its number among all that were given. On the way forward, each stands on its first entry
+    /// after the current one, on the way back on its last one before it.
     inputs: Vec<(usize, Input)>,
-    /// A loser tree of the inputs' numbers. The first is the winner: the input on the current entry. The others are the losers
-    /// of each match: the one at place `i` was played by the winners of places `2i` and `2i + 1`, where input `j` itself stands
-    /// at place `inputs.len() + j`. A step replays the matches of the winner only.
+    /// A loser tree of the inputs' numbers. The first is the winner: the input with the current entry. The others are the
+    /// losers of each match: the one at place `i` was played by the winners of places `2i` and `2i + 1`, where input `j` itself
+    /// stands at place `inputs.len() + j`. A step replays the matches of the winner only.
     tree: Vec<usize>,
     order: Order,
     direction: Direction,
-    /// The input that is on the current entry; past all inputs if the cursor is on none.
+    /// The input with the current entry; past all inputs if the cursor is on none.
     top: usize,
-    /// Whether a move failed. Otherwise a cursor on no entry stands where its way ends: after the last or before the first.
+    /// Whether a move failed. Otherwise a cursor on no entry stands at an end: after the last entry or before the first.
     is_lost: bool,
 }
 
-/// The number of no input: of a place where no match was played, or of a cursor on no entry.
+/// Not an input: a place where no match was played, or a cursor on no entry.
 const NONE: usize = usize::MAX;
 
 #[expect(
@@ -71,7 +71,7 @@ const NONE: usize = usize::MAX;
     reason = "the tree holds numbers of inputs, and places are below their number"
 )]
 impl MergeCursor {
-    /// A cursor over the entries of several, before the first. Their positions are not kept.
+    /// A cursor over the entries of several inputs, before the first. The positions of the inputs are not kept.
     pub(crate) fn of_inputs(all: Vec<Input>) -> Result<MergeCursor> {
         let order = order_of_all(&all);
         let mut inputs = Vec::new();
@@ -90,7 +90,7 @@ impl MergeCursor {
         Ok(MergeCursor::new(inputs, order))
     }
 
-    /// The same, of inputs that are known to be in one order.
+    /// The same, for inputs that are known to have one order.
     pub(crate) fn of_ordered(all: Vec<Input>) -> MergeCursor {
         let order = order_of_all(&all);
         MergeCursor::new(all.into_iter().enumerate().collect(), order)
@@ -107,12 +107,12 @@ impl MergeCursor {
         }
     }
 
-    /// What is merged.
+    /// The inputs of the merge.
     pub(crate) fn into_inputs(self) -> impl Iterator<Item = Input> {
         self.inputs.into_iter().map(|(_, input)| input)
     }
 
-    /// Moves before the first entry, without reading.
+    /// Moves to before the first entry, without reading.
     pub(crate) fn rewind(&mut self) {
         for (_, input) in &mut self.inputs {
             input.rewind();
@@ -149,13 +149,13 @@ impl MergeCursor {
         current.map_or_else(Bytes::new, |input| input.value_bytes())
     }
 
-    /// Which of the inputs the current entry is from, counted from 0 in the order in which they were given; 0 unless the
-    /// cursor [is on an entry](MergeCursor::is_valid).
+    /// The number of the input that the current entry is from, counted from 0 in the order in which the inputs were
+    /// given; 0 unless the cursor [is on an entry](MergeCursor::is_valid).
     pub fn input(&self) -> usize {
         self.inputs.get(self.top).map_or(0, |(number, _)| *number)
     }
 
-    /// Offset in its file of the block that the current entry lies in.
+    /// Offset, in its file, of the block that contains the current entry.
     pub(crate) fn block_offset(&self) -> u64 {
         let cursor = self.current().and_then(Input::cursor);
         cursor.map_or(0, Cursor::block_offset)
@@ -165,7 +165,7 @@ impl MergeCursor {
     ///
     /// # Errors
     ///
-    /// Those of reading a data block (see [`Table::get`]), as for all moves.
+    /// Errors of reading a data block (see [`Table::get`]), as for all moves.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
         self.place_all(Direction::Forward, |input| input.seek(key))
@@ -175,7 +175,7 @@ impl MergeCursor {
     ///
     /// # Errors
     ///
-    /// Those of reading a data block.
+    /// Errors of reading a data block.
     pub fn seek_to_first(&mut self) -> Result<bool> {
         self.seek_to_start(Direction::Forward)
     }
@@ -184,7 +184,7 @@ impl MergeCursor {
     ///
     /// # Errors
     ///
-    /// Those of reading a data block.
+    /// Errors of reading a data block.
     pub fn seek_to_last(&mut self) -> Result<bool> {
         self.seek_to_start(Direction::Backward)
     }
@@ -195,7 +195,7 @@ impl MergeCursor {
     ///
     /// # Errors
     ///
-    /// Those of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
+    /// Errors of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend")]
     pub fn next(&mut self) -> Result<bool> {
@@ -208,13 +208,13 @@ impl MergeCursor {
     ///
     /// # Errors
     ///
-    /// Those of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
+    /// Errors of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
         self.step(Direction::Backward)
     }
 
-    /// Goes on in the other direction, or from an end.
+    /// Continues in the other direction, or from an end.
     #[inline(never)]
     fn turn(&mut self, direction: Direction) -> Result<bool> {
         if self.is_lost {
@@ -242,7 +242,7 @@ impl MergeCursor {
         self.finish_move(placed)
     }
 
-    /// Moves the input on the current entry, and comes to the entry that is next.
+    /// Moves the input with the current entry, then finds the next entry.
     #[inline(always)]
     fn step_winner(&mut self) -> Result<bool> {
         let winner = self.tree[0];
@@ -279,7 +279,7 @@ impl MergeCursor {
         self.tree[0] = winner;
     }
 
-    /// Whether input `a` comes before input `b` by their keys, in the direction of the walk. One that is on no entry comes last.
+    /// Whether input `a` comes before input `b` by their keys, in the direction of the walk. An input on no entry comes last.
     #[inline(always)]
     fn is_before(
         &self,
@@ -296,7 +296,7 @@ impl MergeCursor {
         }
     }
 
-    /// Ends a move: on the winner's entry, which is read if only its key is known.
+    /// Completes a move: on the winner's entry, which is read if only its key is known.
     #[inline(never)]
     fn finish_move(&mut self, moved: Result<()>) -> Result<bool> {
         let winner = self.tree.first().copied();
@@ -307,7 +307,7 @@ impl MergeCursor {
         read
     }
 
-    /// The error of a defect in the current entry. The cursor has no position then.
+    /// The error of a defect in the current entry. The cursor then has no position.
     #[cold]
     pub(crate) fn fail(&mut self, defect: Defect) -> Error {
         let current = self.inputs.get_mut(self.top);
@@ -344,14 +344,14 @@ impl MergeCursor {
         self.place_all(direction, |input| input.seek_to_start(direction))
     }
 
-    /// How the entries that the two cursors stand on compare in the order of the merge.
+    /// Compares the current entries of two cursors in the order of the merge.
     pub(crate) fn compare(&self, other: &MergeCursor) -> Ordering {
         let by_key = self.order.compare(self.key(), other.key());
         by_key.then(self.input().cmp(&other.input()))
     }
 }
 
-/// Short: the place, not what was read.
+/// Short: shows the position, not the data.
 impl fmt::Debug for MergeCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("MergeCursor");

@@ -1,4 +1,4 @@
-//! Walking: cursors, ranges, merges and runs, and what they read ahead.
+//! Walks: cursors, ranges, merges and runs, and their read-ahead.
 
 pub(crate) mod ahead;
 pub(crate) mod cursor;

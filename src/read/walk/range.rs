@@ -21,12 +21,12 @@ impl Table {
         self.range(..)
     }
 
-    /// The entries whose keys lie within `bounds`, from either end.
+    /// The entries whose keys are within `bounds`, from either end.
     ///
-    /// If the lower bound is above the upper one, the range is empty, and nothing is read. If no key within the bounds can have
-    /// another prefix, as between `user/1` and `user/5` where prefixes end at a slash, a filter [of
-    /// prefixes](crate::WriteOptions::prefix_filter) is asked, and if it knows that no key has the prefix, nothing is read.
-    /// Other filters are not: they know single keys.
+    /// If the lower bound is above the upper one, the range is empty, and nothing is read. If all keys within the bounds must
+    /// have the same prefix, as between `user/1` and `user/5` where prefixes end at a slash, a filter [of
+    /// prefixes](crate::WriteOptions::prefix_filter) is checked, and if no key has the prefix, nothing is read. Other filters
+    /// are not checked: they hold single keys.
     ///
     /// ```
     /// # use leveltable::{OpenOptions, WriteOptions};
@@ -51,8 +51,8 @@ impl Table {
 
     /// The entries whose keys begin with `prefix`, from either end.
     ///
-    /// Reads nothing if a filter [of prefixes](crate::WriteOptions::prefix_filter) knows that there are none. `prefix` may be
-    /// longer than the prefixes in the filter. If it is shorter, the filter cannot tell.
+    /// Reads nothing if a filter [of prefixes](crate::WriteOptions::prefix_filter) excludes them. `prefix` may be longer than
+    /// the prefixes in the filter. If it is shorter, the filter is of no use.
     ///
     /// Only in bytewise order do such keys always lie together. In any other order the only item is an error of
     /// [`ErrorKind::Comparator`]: use a [`range`](Table::range) there.
@@ -60,11 +60,11 @@ impl Table {
         self.prefix_from(prefix, Bound::<&[u8]>::Unbounded)
     }
 
-    /// The entries of [`prefix`](Table::prefix) from `start` on: the next page after a key, for example. A start outside of the prefix
-    /// is no error: before it, all entries are left; after it, none.
+    /// The entries of [`prefix`](Table::prefix) at or after `start`: the next page after a key, for example. A start outside the
+    /// prefix is not an error: before it, all entries remain; after it, none.
     ///
-    /// Costs what a [`range`](Table::range) does, and asks the filter of prefixes. In C++ LevelDB, a program seeks to the start, and
-    /// compares each key with the prefix.
+    /// Costs as much as a [`range`](Table::range), and checks the filter of prefixes. In C++ LevelDB, a program seeks to the start,
+    /// and compares each key with the prefix.
     ///
     /// ```
     /// use std::ops::Bound;
@@ -91,10 +91,10 @@ impl Table {
     /// Returns a cursor over the entries of several tables of one order, or of [ranges](Table::range) of them, before the
     /// first entry.
     ///
-    /// No block is read until the first move, and none at all of an input that is known to have no entry within its bounds:
-    /// by the first and last key in its [properties](Table::properties), or by its filter if the bounds are one key
-    /// (`key..=key`). A table whose properties name its first key is read when the merge gets there. If the properties
-    /// are wrong, that is an error then, but keys outside of what they say may not be shown.
+    /// No block is read until the first move, and none at all from an input that is known to have no entry within its
+    /// bounds: from the first and last key in its [properties](Table::properties), or from its filter if the bounds are one
+    /// key (`key..=key`). A table whose properties name its first key is read when the merge reaches that key. If the
+    /// properties are wrong, that is then an error, but keys outside of the stated ones may not be shown.
     ///
     /// A step takes about log₂ *n* comparisons of keys.
     ///
@@ -127,7 +127,7 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// Those of reading a data block; see [`get`](Table::get).
+    /// Errors of reading a data block; see [`get`](Table::get).
     pub fn first(&self) -> Result<Option<(Bytes, Bytes)>> {
         self.iter().next().transpose()
     }
@@ -136,14 +136,14 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// Those of reading a data block; see [`get`](Table::get).
+    /// Errors of reading a data block; see [`get`](Table::get).
     pub fn last(&self) -> Result<Option<(Bytes, Bytes)>> {
         self.iter().next_back().transpose()
     }
 }
 
-/// The error of asking for the keys of a prefix, if they need not lie together in this order. It is not asked about the prefix,
-/// which may be no key to it.
+/// The error for a prefix in an order in which its keys need not be adjacent. The order is not used on the prefix, which need
+/// not be a valid key.
 pub(crate) fn no_prefix_in(order: &Order) -> Option<Error> {
     match order {
         Order::Bytewise => None,
@@ -151,7 +151,7 @@ pub(crate) fn no_prefix_in(order: &Order) -> Option<Error> {
     }
 }
 
-/// The error of asking for the keys of a prefix in the order of this name, in which they need not lie together.
+/// The error for a prefix in the order of this name, in which its keys need not be adjacent.
 #[cold]
 pub fn no_prefixes(name: &str) -> Error {
     let message =
@@ -159,11 +159,10 @@ pub fn no_prefixes(name: &str) -> Error {
     Error::new(ErrorKind::Comparator, message)
 }
 
-/// The entries of a table within bounds, from both ends; made by [`Table::range`]. Or those of a [`MergeCursor`].
+/// The entries of a table within bounds, from both ends; made by [`Table::range`]. Or the entries of a [`MergeCursor`].
 ///
-/// Owns its data. Ends after its first error: no entry is skipped in silence. [`advance`](TableRange::advance) lends keys and values; as an
-/// iterator, it copies each key, and values are slices of their blocks. From the first entry that is taken from the back on, it has two
-/// cursors.
+/// Owns its data. Ends after its first error: no entry is skipped silently. [`advance`](TableRange::advance) lends keys and values; as an
+/// iterator, it copies each key, and values are slices of their blocks. Once an entry is taken from the back, it has two cursors.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct TableRange(pub(crate) DoubleEnded<TableWalk>);
@@ -171,7 +170,7 @@ pub struct TableRange(pub(crate) DoubleEnded<TableWalk>);
 impl TableRange {
     /// The entries of a sorted input within `bounds`, from either end, or for a merge: see [`SortedCursor`].
     ///
-    /// Costs what the moves of the input cost; nothing is copied but the bounds. A second copy of the input is made for the back.
+    /// Costs as much as the moves of the input; only the bounds are copied. A second copy of the input is made for the back.
     ///
     /// ```
     /// use leveltable::{SortedSlice, TableRange};
@@ -189,10 +188,10 @@ impl TableRange {
         TableRange(DoubleEnded::new(walk, error))
     }
 
-    /// The entries within `bounds` of tables that are opened when the range comes to them, one at a time: see [`TableRun`].
+    /// The entries within `bounds` of tables that are opened one at a time, when the range reaches them: see [`TableRun`].
     ///
-    /// Finds the first and the last table by binary search. In a merge, no table is opened before it must be: one whose first key is past
-    /// the entries of other inputs waits.
+    /// Finds the first and the last table by binary search. In a merge, a table is not opened before it is needed: while its first key is
+    /// after the entries of other inputs, it waits.
     ///
     /// ```
     /// use leveltable::{OpenOptions, Result, Table, TableRange, TableRun, WriteOptions};
@@ -229,10 +228,11 @@ impl TableRange {
         TableRange(DoubleEnded::new(walk, None))
     }
 
-    /// Takes the next entry from the front, as [`next`](Iterator::next) does, to lend it. Returns `false` if none is left.
+    /// Takes the next entry from the front, as [`next`](Iterator::next) does, and lends it. Returns `false` if none is
+    /// left.
     ///
-    /// [`key`](TableRange::key) and [`value`](TableRange::value) are lent until another entry is taken from the front. This takes a third
-    /// to half of the time of `next`, which allocates a copy of each key; as a [`Cursor`](crate::Cursor) of C++ LevelDB does, it allocates nothing.
+    /// [`key`](TableRange::key) and [`value`](TableRange::value) are lent until the next call that takes from the front. This takes a third
+    /// to half of the time of `next`, which allocates a copy of each key; like an iterator of C++ LevelDB, it allocates nothing.
     ///
     /// ```
     /// # use leveltable::{OpenOptions, WriteOptions};
@@ -249,7 +249,7 @@ impl TableRange {
     ///
     /// # Errors
     ///
-    /// Those of reading a data block; see [`Table::get`]. The range has ended then.
+    /// Errors of reading a data block; see [`Table::get`]. The range then ends.
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {
         self.0.advance(Direction::Forward)
@@ -262,18 +262,18 @@ impl TableRange {
         self.0.lent().map_or(&[], TableWalk::key)
     }
 
-    /// The value of that entry; empty like [`key`](TableRange::key).
+    /// The value of the current entry; empty when [`key`](TableRange::key) is.
     #[inline]
     pub fn value(&self) -> &[u8] {
         self.0.lent().map_or(&[], TableWalk::value)
     }
 
-    /// A copy of that [key](TableRange::key), to keep.
+    /// A copy of the current [key](TableRange::key), to keep.
     pub fn key_bytes(&self) -> Bytes {
         Bytes::copy_from_slice(self.key())
     }
 
-    /// The [value](TableRange::value), to keep: a slice of its block, which stays in memory meanwhile.
+    /// The current [value](TableRange::value), to keep: a slice of its block, which stays in memory meanwhile.
     pub fn value_bytes(&self) -> Bytes {
         self.0
             .lent()
@@ -281,7 +281,7 @@ impl TableRange {
     }
 }
 
-/// All of the table.
+/// The whole table.
 impl From<&Table> for TableRange {
     fn from(table: &Table) -> TableRange {
         table.iter()
@@ -305,7 +305,7 @@ impl Iterator for TableRange {
         self.0.take(Direction::Forward)
     }
 
-    /// The last entry, at once: those between are not read, and so not checked.
+    /// Goes to the last entry at once: the entries between are not read, and so not checked.
     fn last(mut self) -> Option<Self::Item> {
         self.next_back()
     }

@@ -1,4 +1,4 @@
-//! Tables one after the other, of which one at a time is open.
+//! Tables one after another, of which at most one is open at a time.
 
 use std::ops::{Bound, Range};
 use std::sync::Arc;
@@ -12,27 +12,27 @@ use crate::read::table::Table;
 use crate::read::walk::cursor::{Cursor, lost};
 
 /// Tables in the order of their keys, which do not overlap, such as a level of a database. A walk has at most one of them open, and
-/// opens it when it comes to the first entry there.
+/// opens it when it reaches its first entry.
 ///
 /// A range of them is made by [`TableRange::of_run`](crate::TableRange::of_run) or [`DbRange::of_run`](crate::db::DbRange::of_run), and may
-/// be one input of a merge among others. A single table whose keys are known is a run of one. In C++ LevelDB, this is the iterator of a
-/// level, over its `FileMetaData`, which opens a table at each seek.
+/// be one input of a merge among others. A single table whose keys are known is a run of one table. In C++ LevelDB, this is the iterator of
+/// a level, over its `FileMetaData`, which opens a table at each seek.
 pub trait TableRun: Send + Sync {
-    /// How many tables the [run](TableRun) has.
+    /// Number of tables in the [run](TableRun).
     fn tables(&self) -> usize;
 
-    /// The first and the last stored key of table `i`, for [`TableRange::of_run`](crate::TableRange::of_run) to search. A walk that comes to an
-    /// end of a table fails if the key there is another; keys outside of these are not shown.
+    /// The first and the last stored key of table `i`, for [`TableRange::of_run`](crate::TableRange::of_run) to search. A walk that reaches
+    /// an end of a table fails if the key there is another; keys outside of these are not shown.
     fn keys(&self, i: usize) -> (&[u8], &[u8]);
 
-    /// Opens table `i`, or takes it from a [`TableCache`](crate::TableCache). Of a database's table, that is
+    /// Opens table `i`, or takes it from a [`TableCache`](crate::TableCache). For a database's table, use
     /// [`DbTable::as_table`](crate::DbTable::as_table).
     ///
-    /// A copy of a range opens its tables for itself.
+    /// A clone of a range opens its tables itself.
     ///
     /// # Errors
     ///
-    /// Those of opening. The move that opens the table returns them.
+    /// Errors of opening. The move that opens the table returns them.
     fn open(&self, i: usize) -> Result<Table>;
 
     /// The order of the keys: by default bytewise. That of a database's tables is
@@ -42,30 +42,30 @@ pub trait TableRun: Send + Sync {
     }
 }
 
-/// A walk over such tables; or over one that is open, as a merge takes it, whose first and last key its properties may tell. Where the next
-/// key is known, it stands there without reading, until it is asked for the entry.
+/// A walk over such tables; or, as an input of a merge, over one open table whose first and last key may be in its properties. If the next
+/// key is known, it stands there without reading until the entry is requested.
 #[derive(Clone)]
 pub(crate) struct Run {
-    /// `None` for a table that is open.
+    /// `None` for an open table.
     tables: Option<Arc<dyn TableRun>>,
     pub(crate) order: Order,
     bounds: Bounds,
     /// The tables that may have keys within the bounds.
     within: Range<usize>,
-    /// The table that it is at.
+    /// The current table.
     at: usize,
-    /// Over that table, if it is open.
+    /// The cursor over that table, if it is open.
     cursor: Option<Cursor>,
     place: Place,
 }
 
-/// Where in its table a run stands.
+/// The position of a run in its table.
 #[derive(Debug, Clone, Copy)]
 enum Place {
     OnEntry,
-    /// On the first entry of a walk in this direction, which was not read.
+    /// On the first entry of a walk in this direction, which has not been read.
     Unread(Direction),
-    /// Where a walk in this direction ends.
+    /// At the end of a walk in this direction.
     End(Direction),
     Lost,
 }
@@ -122,7 +122,7 @@ impl Run {
             || is_outside(Direction::Backward))
     }
 
-    /// The first key that a walk in `direction` comes to in table `i`, if it need not be read.
+    /// The first key that a walk in `direction` reaches in table `i`, if it is known without reading.
     fn stated_key(&self, i: usize, direction: Direction) -> Option<&[u8]> {
         match &self.tables {
             Some(tables) => {
@@ -133,7 +133,7 @@ impl Run {
         }
     }
 
-    /// The cursor over the table that is open: on the current entry, if that was read.
+    /// The cursor over the open table: on the current entry, if that was read.
     #[inline(always)]
     pub(crate) fn cursor(&self) -> Option<&Cursor> {
         self.cursor.as_ref()
@@ -149,7 +149,7 @@ impl Run {
         }
     }
 
-    /// Leaves the entries, and closes a table that can be opened again.
+    /// Leaves the entries, and closes a table that can be reopened.
     fn unposition(&mut self, place: Place) {
         self.place = place;
         match &mut self.cursor {
@@ -158,12 +158,12 @@ impl Run {
         }
     }
 
-    /// Moves before the first entry.
+    /// Moves to before the first entry.
     pub(crate) fn rewind(&mut self) {
         self.unposition(Place::End(Direction::Backward));
     }
 
-    /// Turns to table `i`. The one that was open is closed first.
+    /// Switches to table `i`. The current one is closed first.
     fn open(&mut self, i: usize) -> Result<&mut Cursor> {
         if let Some(tables) = &self.tables
             && (self.at != i || self.cursor.is_none())
@@ -180,7 +180,8 @@ impl Run {
         self.cursor.as_mut().ok_or_else(lost)
     }
 
-    /// The bounds within a table that has its keys between these: so the run ascends, whatever else is in the table.
+    /// The bounds within a table whose first and last keys are these: so the run ascends, whatever else is in the
+    /// table.
     fn bounds_in(&self, (first, last): (&[u8], &[u8])) -> Bounds {
         let narrower = |bound: &Bound<Vec<u8>>, end: &[u8], direction: Direction| {
             if is_within(&self.order, &self.bounds, end, direction) {
@@ -196,7 +197,7 @@ impl Run {
         )
     }
 
-    /// Whether a filter of the table that is open rules out every key within the bounds.
+    /// Whether a filter of the open table excludes every key within the bounds.
     fn is_excluded(&self, table: &Table) -> Result<bool> {
         let user = user_order(&self.order);
         if !matches!(user.unwrap_or(&self.order), Order::Bytewise) {
@@ -207,7 +208,7 @@ impl Run {
         table.prefixes_exclude(&(lower.map(known), upper.map(known)))
     }
 
-    /// Whether a walk in `direction` comes to the stated end of its table: whether one is stated, and lies within the bounds.
+    /// Whether a walk in `direction` reaches the stated end of its table: one is stated, and lies within the bounds.
     fn comes_to_end(&self, direction: Direction) -> bool {
         let is_shown = |end: &[u8]| {
             let is_within = |direction| is_within(&self.order, &self.bounds, end, direction);
@@ -217,7 +218,7 @@ impl Run {
         end.is_some_and(is_shown)
     }
 
-    /// The error of a table that has another key than it should where a walk in `direction` comes to it, which is the current one.
+    /// The error of a table whose current key, which a walk in `direction` has reached, is not the stated one.
     #[cold]
     fn fail_at(&mut self, direction: Direction) -> Error {
         let who = match &self.tables {
@@ -275,7 +276,7 @@ impl Run {
         }
     }
 
-    /// Moves to the first entry of table `i` in `direction`; without reading it, if its key is known.
+    /// Moves to the first entry of table `i` in `direction`, without reading it if its key is known.
     fn start(&mut self, i: usize, direction: Direction) -> Result<bool> {
         let key = self.stated_key(i, direction);
         if key.is_some_and(|key| is_within(&self.order, &self.bounds, key, direction)) {
@@ -304,8 +305,8 @@ impl Run {
         }
     }
 
-    /// Ends a move in `direction` within a table. If there is no entry, the next table is due, unless this one should have gone on: it did
-    /// not begin at the stated end (`was_at_end`), which must be there.
+    /// Completes a move in `direction` within a table. If there is no entry, moves on to the next table, unless this one must have more:
+    /// the move did not begin at the stated end (`was_at_end`), which must exist.
     fn finish_move(&mut self, moved: bool, was_at_end: bool, direction: Direction) -> Result<bool> {
         if moved {
             self.place = Place::OnEntry;
@@ -338,7 +339,7 @@ impl Run {
     fn step_slow(&mut self, direction: Direction) -> Result<bool> {
         let place = std::mem::replace(&mut self.place, Place::Lost);
         match place {
-            // It has not come to that entry.
+            // The walk has not reached that entry.
             Place::Unread(start) if start != direction => self.finish_move(false, true, direction),
             Place::Unread(_) | Place::OnEntry => {
                 self.place = place;
@@ -382,7 +383,7 @@ impl Run {
     }
 }
 
-/// Binary search: the first number for which `is_before` is false.
+/// Returns, by bisection, the first number for which `is_before` is false.
 fn partition_point(mut numbers: Range<usize>, is_before: impl Fn(usize) -> bool) -> usize {
     while !numbers.is_empty() {
         let middle = numbers.start.midpoint(numbers.end);
@@ -400,7 +401,7 @@ pub(crate) fn differing(a: &Order, b: &Order) -> Option<(String, String)> {
     (a != b).then_some((a, b))
 }
 
-/// The name of an order, as messages show it; in a database's tables, that of its user keys.
+/// The name of an order for messages; for a database's tables, that of its user keys.
 fn describe(order: &Order) -> String {
     match user_order(order) {
         Some(user) => format!("{:?}, of a database's user keys", user.comparator().name()),

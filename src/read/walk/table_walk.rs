@@ -1,4 +1,4 @@
-//! What a range walks.
+//! The walk of a range.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl TableWalk {
         (TableWalk::Merge(MergeCursor::of_ordered(inputs)), error)
     }
 
-    /// The entries of tables that are opened when it comes to them.
+    /// The entries of tables that are opened when the walk reaches them.
     pub(crate) fn of_run(run: impl TableRun + 'static, bounds: Bounds) -> TableWalk {
         let run = Run::of_tables(Arc::new(run), bounds);
         TableWalk::Merge(MergeCursor::of_ordered(vec![Input::Run(run)]))
@@ -94,7 +94,7 @@ impl TableWalk {
         }
     }
 
-    /// Moves before the first entry, without reading.
+    /// Moves to before the first entry, without reading.
     pub(crate) fn rewind(&mut self) {
         match self {
             TableWalk::One(cursor) => drop(cursor.unposition(Some(Direction::Backward))),
@@ -102,7 +102,7 @@ impl TableWalk {
         }
     }
 
-    /// Offset in its file of the block that the current entry lies in.
+    /// Offset, in its file, of the block that contains the current entry.
     pub(crate) fn block_offset(&self) -> u64 {
         match self {
             TableWalk::One(cursor) => cursor.block_offset(),
@@ -110,7 +110,7 @@ impl TableWalk {
         }
     }
 
-    /// The error of a defect in the current entry. The walk has no position then.
+    /// The error of a defect in the current entry. The walk then has no position.
     #[cold]
     pub(crate) fn fail(&mut self, defect: Defect) -> Error {
         match self {
@@ -142,7 +142,7 @@ impl Walk for TableWalk {
     fn step(&mut self, direction: Direction) -> Result<bool> {
         match self {
             TableWalk::One(cursor) => cursor.step(direction),
-            TableWalk::Merge(merged) => merged.step(direction),
+            TableWalk::Merge(merged) => step_merge(merged, direction),
         }
     }
 
@@ -164,4 +164,10 @@ impl Walk for TableWalk {
             _ => Ok(self.order()?.compare(self.key(), other.key())),
         }
     }
+}
+
+/// Not inlined: beside it, a loop over one table took a tenth longer.
+#[inline(never)]
+fn step_merge(merged: &mut MergeCursor, direction: Direction) -> Result<bool> {
+    merged.step(direction)
 }

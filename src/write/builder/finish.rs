@@ -1,4 +1,4 @@
-//! The end of a table: all that comes after the data blocks.
+//! The end of a table: everything after the data blocks.
 
 use std::collections::BTreeMap;
 
@@ -15,15 +15,15 @@ use crate::format::properties::PROPERTIES_NAME;
 use crate::write::new_file::Destination;
 use crate::write::summary::Summary;
 
-/// What the metaindex names: filters, properties and pieces.
+/// The entries of the metaindex: filters, properties and pieces.
 type Named = BTreeMap<Vec<u8>, BlockHandle>;
 
 impl<D: Destination> TableBuilder<D> {
     /// Writes everything after the last entry.
     ///
-    /// A table with properties ends in the metaindex, which tells a reader of the file's end where everything is. Before it comes
-    /// what says which parts of index and filters a lookup needs, and then, backwards, the filters' own ends. Without properties,
-    /// the order is LevelDB's.
+    /// A table with properties ends with the metaindex, which tells a reader of the file's end where everything is. Before it
+    /// comes the description of the pieces of index and filters, and before that the ends of the filters. Without properties, the
+    /// order is LevelDB's.
     pub(super) fn complete(mut self) -> Result<(D::Published, Summary)> {
         self.flush()?;
         if self.entries() > 0 {
@@ -51,7 +51,7 @@ impl<D: Destination> TableBuilder<D> {
         Ok((self.file.publish()?, self.summary))
     }
 
-    /// Writes the index: raw, and divided into pieces, if the table gets properties and has entries.
+    /// Writes the index: uncompressed and divided into pieces, if the table gets properties and has entries.
     fn write_index(&mut self) -> Result<BlockHandle> {
         if self.pending.is_some() {
             let successor = self.separator(None)?;
@@ -76,12 +76,12 @@ impl<D: Destination> TableBuilder<D> {
         metaindex.finish(|block| self.file.seal(block, false, None))
     }
 
-    /// Writes the filters of a table whose data blocks end at `data_end`: that of prefixes, then that of keys, if there are to be any.
+    /// Writes the filters of a table whose data blocks end at `data_end`, if it has any: that of prefixes, then that of keys.
     fn write_filters(&mut self, data_end: u64) -> Result<Named> {
         let mut named = Named::new();
         if let Some(prefixes) = self.prefixes.take() {
             let (policy, extractor) = (&RibbonFilterPolicy::DEFAULT, prefixes.extractor);
-            // No data block is before it: lg(base) is 0.
+            // No data block comes before it: lg(base) is 0.
             let contents = prefixes.block.finish(0);
             let filter = self.write_filter(contents, policy, Some(extractor.name()), &mut named)?;
             self.summary.prefix_filter = Some(filter);
