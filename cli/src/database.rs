@@ -10,7 +10,7 @@ use std::path::Path;
 use leveltable::OpenOptions;
 use leveltable::sister_crates::is_about_held;
 use leveltable_database::{
-    Database, DatabaseOptions, Edit, FileKind, FileState, GapKind, HistoryEntry, LogItem,
+    Database, DatabaseOptions, Edit, FileKind, FileState, Gap, GapKind, HistoryEntry, LogItem,
     LogReader, VersionState,
 };
 use serde_json::json;
@@ -105,11 +105,12 @@ pub(crate) fn state_name(state: FileState) -> &'static str {
 }
 
 /// Returns what bytes of a log or MANIFEST that are no record are.
-pub(crate) fn gap_name(kind: GapKind) -> &'static str {
-    match kind {
-        GapKind::Torn => "a record that its writer did not finish",
+pub(crate) fn gap_name(gap: &Gap) -> &'static str {
+    match gap.kind {
+        GapKind::Torn if gap.is_cut => "a record that its writer did not finish",
         GapKind::Zeros => "zeros",
-        GapKind::Damaged => "damage",
+        // No crash leaves all of a record with a wrong checksum.
+        GapKind::Torn | GapKind::Damaged => "damage",
     }
 }
 

@@ -16,15 +16,30 @@ pub(crate) fn is_url(path: &Path) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
 }
 
-/// Returns whether `path` is a directory that says that it is a database.
+/// Returns whether `path` is the directory of a database: CURRENT is there, or a MANIFEST, and then CURRENT is lost.
 pub(crate) fn is_database(path: &Path) -> bool {
-    !is_url(path) && fs::symlink_metadata(path.join("CURRENT")).is_ok()
+    let files = fs::read_dir(path).into_iter().flatten().flatten();
+    let mut kinds = files.map(|file| kind_of(Path::new(&file.file_name())).0);
+    let says_so = |kind| matches!(kind, FileKind::Current | FileKind::Manifest);
+    !is_url(path) && kinds.any(says_so)
 }
 
 /// Returns what a file of a database is by its name, and its number.
 pub(crate) fn kind_of(path: &Path) -> (FileKind, Option<u64>) {
     let name = path.file_name().and_then(|name| name.to_str());
     FileKind::of(name.unwrap_or_default())
+}
+
+/// Returns how a file of a database is read that is no table by its name.
+pub(crate) fn reading_command(path: &Path) -> Option<String> {
+    match kind_of(path).0 {
+        FileKind::Log | FileKind::Manifest => Some(format!(
+            "`leveltable scan {}` shows what is in it",
+            shell_word(path)
+        )),
+        FileKind::Current => Some("name its directory to read the database".to_owned()),
+        FileKind::Table | FileKind::Other => None,
+    }
 }
 
 /// Returns the command for a damaged file of a database, or for the directory of one. A directory of tables alone may be something else.

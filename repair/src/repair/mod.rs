@@ -341,7 +341,7 @@ fn read_old_logs(dir: &dyn Directory, logs: &mut [Log]) -> Result<Logged> {
     Ok(old)
 }
 
-/// How the new database is written: like the newest table that opens.
+/// How the new database is written: like the largest table that opens.
 fn settings(
     dir: &dyn Directory,
     case: &Case<'_>,
@@ -349,7 +349,7 @@ fn settings(
     logged: &Logged,
 ) -> DatabaseBuildOptions {
     let mut tables: Vec<&Table> = case.tables.iter().collect();
-    tables.sort_by_key(|table| Reverse((table.role, table.number)));
+    tables.sort_by_key(|table| Reverse((table.role, table.bytes, table.number)));
     let order: Arc<dyn Comparator> = match &case.order {
         Order::Bytewise => Arc::new(BytewiseComparator),
         Order::Custom(order) => order.clone(),
