@@ -186,6 +186,8 @@ where
 /// many each time, up to 64. So the map is borrowed, or locked, during a few moves only, and may grow meanwhile. Entries are copied, which
 /// costs little if keys and values are [`Bytes`](bytes::Bytes).
 ///
+/// Stored keys of a database are not in bytewise order: implement [`SortedCursor`] for a memtable of them.
+///
 /// ```
 /// use std::collections::BTreeMap;
 /// use std::sync::Arc;

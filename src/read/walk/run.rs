@@ -17,6 +17,8 @@ use crate::read::walk::cursor::{Cursor, lost};
 /// A range of them is made by [`TableRange::of_run`](crate::TableRange::of_run) or [`DbRange::of_run`](crate::db::DbRange::of_run), and may
 /// be one input of a merge among others. A single table whose keys are known is a run of one. In C++ LevelDB, this is the iterator of a
 /// level, over its `FileMetaData`, which opens a table at each seek.
+///
+/// A walk that is under way may open any of its tables later: an engine deletes their files when no such walk is left.
 pub trait TableRun: Send + Sync {
     /// How many tables the [run](TableRun) has.
     fn tables(&self) -> usize;
