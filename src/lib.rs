@@ -56,7 +56,7 @@
 //! | find the counterparts of other programs' and crates' names | [`guide::from_leveldb`] |
 //! | choose block size, codec, filter and order | [`WriteOptions`], [`Comparator`]; module [`filter`] |
 //! | look many keys up at once | [`Table::get_many`], [`Table::get_with`], [`Table::may_contain`] |
-//! | read in order, both ways | [`Table::range`], [`Table::prefix`], [`Cursor`], [`ReadOptions`] |
+//! | read in order, both ways, by pages | [`Table::range`], [`Table::prefix`], [`Table::prefix_from`], [`Cursor`], [`ReadOptions`] |
 //! | scan one prefix of many, and read nothing if no key has it | [`WriteOptions::prefix_filter`] |
 //! | see how large a range is, and divide a table | [`Table::approximate_bytes`], [`Table::key_at_fraction`], [`Table::splits`] |
 //! | read several tables as one, keep many open | [`Table::merge`], [`DbTable::merge`], module [`merge`]; [`TableCache`] |

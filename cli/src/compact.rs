@@ -51,7 +51,7 @@ pub(crate) struct Args {
     /// input
     #[arg(long, value_name = "FILE")]
     changes: Option<PathBuf>,
-    /// Compression of the blocks [default: that of the newest table]
+    /// Compression of the blocks [default: that of the largest table]
     #[arg(long, value_parser = codecs())]
     codec: Option<Compression>,
     /// Compression level: zstd up to 22, faster below 0 [default: 1]; zlib and deflate 0 to 9 [default: 6]

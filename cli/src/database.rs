@@ -10,7 +10,7 @@ use std::path::Path;
 use leveltable::OpenOptions;
 use leveltable::sister_crates::is_about_held;
 use leveltable_database::{
-    Database, DatabaseOptions, Edit, FileKind, FileState, GapKind, HistoryEntry, LogItem,
+    Database, DatabaseOptions, Edit, FileKind, FileState, Gap, GapKind, HistoryEntry, LogItem,
     LogReader, VersionState,
 };
 use serde_json::json;
@@ -104,12 +104,13 @@ pub(crate) fn state_name(state: FileState) -> &'static str {
     }
 }
 
-/// Returns the name of the kind of a gap.
-pub(crate) fn gap_name(kind: GapKind) -> &'static str {
-    match kind {
-        GapKind::Torn => "a record that its writer did not finish",
+/// Returns a name for bytes of a log or MANIFEST that are not a record.
+pub(crate) fn gap_name(gap: &Gap) -> &'static str {
+    match gap.kind {
+        GapKind::Torn if gap.is_cut => "a record that its writer did not finish",
         GapKind::Zeros => "zeros",
-        GapKind::Damaged => "damage",
+        // No crash leaves all of a record with a wrong checksum.
+        GapKind::Torn | GapKind::Damaged => "damage",
     }
 }
 

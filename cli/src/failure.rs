@@ -8,7 +8,7 @@ use std::path::Path;
 
 use leveltable::{Error, ErrorKind};
 
-use crate::path::{is_url, repair_command};
+use crate::path::{is_url, reading_command, repair_command};
 
 /// The reason why a command ended early.
 #[derive(Debug)]
@@ -82,15 +82,25 @@ impl Display for Failure {
 /// The library's hint for a database without a sound MANIFEST.
 const WITHOUT_MANIFEST: &str = "; open_without_manifest reads what tables and logs say";
 
+/// The library's hint for a database without a table that its MANIFEST lists.
+const MISSING_TABLE: &str = "; `repair` of leveltable-repair makes a new database of what is left";
+
 /// Returns the message of an error, with the library's options replaced by the tool's, and the command for a damaged database.
 pub(crate) fn with_remedies(error: &Error) -> String {
     let message = error.to_string();
-    let is_damaged = matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotATable)
-        || message.ends_with(WITHOUT_MANIFEST);
-    let command = error.path().filter(|_| is_damaged).and_then(repair_command);
+    let is_no_table = error.kind() == ErrorKind::NotATable;
+    let is_damaged = is_no_table
+        || error.kind() == ErrorKind::Corruption
+        || message.ends_with(WITHOUT_MANIFEST)
+        || message.ends_with(MISSING_TABLE);
+    let path = error.path().filter(|_| is_damaged);
+    let reading = path.filter(|_| is_no_table).and_then(reading_command);
+    let command = reading.or_else(|| path.and_then(repair_command));
     let of_any = "; `leveltable repair` writes what is left to a new one";
+    let of_any = command.as_ref().map_or(of_any, |_| "");
     message
-        .replace(WITHOUT_MANIFEST, command.as_ref().map_or(of_any, |_| ""))
+        .replace(WITHOUT_MANIFEST, of_any)
+        .replace(MISSING_TABLE, of_any)
         .replace(
             "skip_damaged reads the database",
             "`scan --skip-damaged` reads the database",

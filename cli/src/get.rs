@@ -67,9 +67,12 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let opened = args.lookup.open(&args.file, false)?;
     let has_versions = matches!(&opened, Opened::Table(table) if table.database.is_some());
     if args.at.is_some() && !has_versions {
-        return Err(Failure::new(
-            "--at needs a table of a database: the keys of this table have no sequence numbers",
-        ));
+        let this = match opened {
+            Opened::Database(_) => "this is all of one, of which --history shows the versions",
+            _ => "the keys of this table have no sequence numbers",
+        };
+        let what = format!("--at needs a table of a database: {this}");
+        return Err(Failure::new(what));
     }
     let mut answers = Answers {
         args,

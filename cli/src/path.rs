@@ -16,15 +16,30 @@ pub(crate) fn is_url(path: &Path) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
 }
 
-/// Returns whether `path` is a directory that identifies itself as a database.
+/// Returns whether `path` is the directory of a database: it has a CURRENT file, or a MANIFEST, and then CURRENT is lost.
 pub(crate) fn is_database(path: &Path) -> bool {
-    !is_url(path) && fs::symlink_metadata(path.join("CURRENT")).is_ok()
+    let files = fs::read_dir(path).into_iter().flatten().flatten();
+    let mut kinds = files.map(|file| kind_of(Path::new(&file.file_name())).0);
+    let says_so = |kind| matches!(kind, FileKind::Current | FileKind::Manifest);
+    !is_url(path) && kinds.any(says_so)
 }
 
 /// Returns the kind of a database's file from its name, and its number.
 pub(crate) fn kind_of(path: &Path) -> (FileKind, Option<u64>) {
     let name = path.file_name().and_then(|name| name.to_str());
     FileKind::of(name.unwrap_or_default())
+}
+
+/// Returns how to read a file of a database whose name is not a table's.
+pub(crate) fn reading_command(path: &Path) -> Option<String> {
+    match kind_of(path).0 {
+        FileKind::Log | FileKind::Manifest => Some(format!(
+            "`leveltable scan {}` shows what is in it",
+            shell_word(path)
+        )),
+        FileKind::Current => Some("name its directory to read the database".to_owned()),
+        FileKind::Table | FileKind::Other => None,
+    }
 }
 
 /// Returns the command for a damaged file or directory of a database. A directory that only contains tables may be something else.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use leveltable::db::KeyKind;
 use leveltable::{ErrorKind, OpenOptions, Section, Source};
-use leveltable_database::{Database, DatabaseFile, FileState, TableMetadata};
+use leveltable_database::{Database, DatabaseFile, FileState, GapKind, TableMetadata};
 use leveltable_repair::{Finding, VerifyOptions, VerifyReport, verify};
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use crate::database::{self, gap_name, state_name};
 use crate::failure::{Failure, is_not_found};
 use crate::open::{Keys, KeysArg, check_is_file, is_manifest, order_named};
 use crate::output::{Progress, Rows, count, note};
-use crate::path::{is_database, is_url, repair_command};
+use crate::path::{is_database, is_url, reading_command, repair_command};
 use crate::place::{copy_if_remote, each_file, expand, source};
 use crate::remote::open_set;
 use crate::salvage::{in_blocks, lines_of};
@@ -116,7 +116,7 @@ impl Report<'_> {
     fn or_repair(&self, path: &Path, answer: Answer) -> Answer {
         if answer == Answer::No
             && !self.args.quiet
-            && let Some(command) = repair_command(path)
+            && let Some(command) = reading_command(path).or_else(|| repair_command(path))
         {
             note(path, command);
         }
@@ -267,7 +267,7 @@ fn check_database(path: &Path, report: &mut Report<'_>) -> Result<Answer, Failur
         Err(e) => return Err(e.into()),
     };
     let (mut tables, mut notes) = (0, String::new());
-    let worst = each_file(db.files()?, |file| match (file.state, &file.listed) {
+    let mut worst = each_file(db.files()?, |file| match (file.state, &file.listed) {
         (FileState::Live, Some((_, listed))) => {
             tables += 1;
             let verified = check_table(&db, &file, listed, &mut notes);
@@ -280,12 +280,18 @@ fn check_database(path: &Path, report: &mut Report<'_>) -> Result<Answer, Failur
         // LevelDB opens a database without its newest log.
         (FileState::Missing | FileState::Orphan, _) => {
             notes += &format!("; note: {} is {}", file.name, state_name(file.state));
+            if file.state == FileState::Missing {
+                notes += ": changes that no table has, if there were any, are lost";
+            }
             Ok(Answer::Yes)
         }
         _ => Ok(Answer::Yes),
     })?;
     for (file, gap) in &db.recovery().gaps {
-        let what = gap_name(gap.kind);
+        let what = gap_name(gap);
+        if gap.kind != GapKind::Zeros && !gap.is_cut {
+            worst = worst.max(Answer::No);
+        }
         let place = format!("{file} at offset {}", gap.offset);
         notes += &format!("; note: {place}: {} bytes: {what}", gap.bytes);
     }

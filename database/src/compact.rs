@@ -22,7 +22,7 @@ use crate::builder::{BuiltDatabase, DatabaseBuildOptions, DatabaseBuilder};
 use crate::database::Database;
 use crate::files::FileState;
 use crate::options::DatabaseOptions;
-use crate::state::{Bounds, State, is_not_found};
+use crate::state::{Bounds, State};
 use crate::storage::{Directory, FileSystem};
 use crate::walk::DatabaseRange;
 use crate::writer::holds_lock;
@@ -103,13 +103,13 @@ impl<'a> CompactOptions<'a> {
         self
     }
 
-    /// Compresses with this codec; by default with that of the source's newest table.
+    /// Compresses with this codec; by default with that of the source's largest table.
     pub fn compression(mut self, compression: Compression) -> CompactOptions<'a> {
         self.compression = Some(compression);
         self
     }
 
-    /// Writes tables with these options. By default, codec and filter are those of the source's newest table, and the rest is as in
+    /// Writes tables with these options. By default, codec and filter are those of the source's largest table, and the rest is as in
     /// [`WriteOptions::leveldb`]. The comparator of these options is not used.
     pub fn tables(mut self, options: WriteOptions) -> CompactOptions<'a> {
         self.tables = Some(options);
@@ -168,7 +168,7 @@ pub struct Compacted {
 /// Writes the live entries of the database in `directory` to a new one, `new`: overwritten and deleted entries take no more space.
 /// Only reads the source, without its lock. For a live database, the copy holds the contents at one moment after the call began.
 ///
-/// Comparator, codec, filter and size of tables are the source's, taken from its newest table, unless an option says otherwise.
+/// Comparator, codec, filter and size of tables are the source's, taken from its largest table, unless an option says otherwise.
 /// The new directory is made by a [`DatabaseBuilder`]: it appears complete, or not at all.
 ///
 /// ```
@@ -265,11 +265,9 @@ pub(crate) fn compact(
     })
 }
 
-/// Adds advice to errors about damage of the source and missing files.
+/// Adds advice to errors about damage of the source. The error of a missing table already has it.
 fn needs_repair(error: Error) -> Error {
-    let kind = error.kind();
-    let is_damage = matches!(kind, ErrorKind::Corruption | ErrorKind::NotATable);
-    if is_damage || kind == ErrorKind::Io && is_not_found(&error) {
+    if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotATable) {
         return error.with_hint("only a sound database is compacted, so repair it first");
     }
     error
@@ -281,7 +279,7 @@ fn part_bytes(state: &State, bounds: &Bounds) -> u64 {
     tables.map(|table| table.file.size).sum()
 }
 
-/// Settings for the new database: those of the source's newest table, and the usual size of the tables that compactions left there.
+/// Settings for the new database: those of the source's largest table, and the usual size of the tables that compactions left there.
 fn settings(state: &State, options: &CompactOptions<'_>) -> Result<DatabaseBuildOptions> {
     let tables = match &options.tables {
         Some(tables) => tables.clone(),
@@ -311,10 +309,12 @@ pub fn usual_table_bytes(mut sizes: Vec<u64>) -> u64 {
     usual.max(2 << 20)
 }
 
-/// Codec and filter of the newest table. LevelDB's defaults if there is none.
+/// Codec and filter of the largest table, since a small one may have raw blocks only, although its writer compresses. LevelDB's
+/// defaults if there is none.
 fn settings_of_tables(state: &State) -> Result<WriteOptions> {
-    match state.version.tables.values().next_back() {
-        Some(newest) => settings_of(&state.table(newest)?),
+    let tables = state.version.tables.values();
+    match tables.max_by_key(|table| table.file.size) {
+        Some(largest) => settings_of(&state.table(largest)?),
         None => Ok(WriteOptions::leveldb()),
     }
 }

@@ -168,7 +168,8 @@ fn no_database(dir: &dyn Directory) -> Result<Error> {
     } else if has(|name| name.starts_with("OPTIONS-")) {
         "a database of RocksDB or Pebble without CURRENT"
     } else if has(|name| matches!(FileKind::of(name).0, FileKind::Table | FileKind::Log)) {
-        &format!("a database that lost CURRENT; {WITHOUT_MANIFEST}")
+        let what = format!("a database that lost CURRENT; {WITHOUT_MANIFEST}");
+        return Ok(not_a_database(dir, &what));
     } else {
         "a directory with neither CURRENT nor tables"
     };

@@ -23,6 +23,9 @@ use crate::options::DatabaseOptions;
 use crate::record::{Edit, TableMetadata};
 use crate::storage::{Directory, Sequential, failed};
 
+/// The message about a listed table that is missing.
+const MISSING: &str =
+    "no such file; `repair` of leveltable-repair makes a new database of what is left";
 /// Limit for the keys and values of a table that is sorted in memory, in bytes.
 const MAX_SORTED_BYTES: usize = 256 << 20;
 
@@ -464,8 +467,9 @@ impl State {
                 return Err(changed(&path));
             }
             if is_gone {
-                let doing = format!("{} lists this table; opening it", current.path.display());
-                return Err(failed(&doing, io::ErrorKind::NotFound.into(), &path));
+                let doing = format!("opening a table that {} lists", current.path.display());
+                let missing = io::Error::new(io::ErrorKind::NotFound, MISSING);
+                return Err(failed(&doing, missing, &path));
             }
         }
         let table = opened?;

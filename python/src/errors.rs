@@ -15,8 +15,16 @@ pub(crate) fn raise(error: Error) -> PyErr {
     let place = error.corruption();
     let place = place.map(|place| (place.section.to_string(), place.offset));
     let kind = format!("{:?}", error.kind());
-    // In Python, they are functions of this package.
-    let message = error.to_string().replace(" of leveltable-repair", "");
+    // In Python, they are functions of this package, and their arguments.
+    let message = error.to_string();
+    let message = message
+        .replace("`repair` of leveltable-repair", "`repair_database`")
+        .replace(" of leveltable-repair", "")
+        .replace(
+            "open_without_manifest reads",
+            "`repair_database` makes a new one of",
+        )
+        .replace("skip_damaged reads", "`skip_damaged=True` reads");
     new("_make", (kind, message, path, number, cause, place))
 }
 

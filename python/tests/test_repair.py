@@ -37,6 +37,8 @@ def test_nothing_is_lost_with_current(old, tmp_path):
     path, model = old
     os.remove(path / "CURRENT")
     before = files(path)
+    with pytest.raises(lt.NotATableError, match="lost CURRENT; `repair_database` makes a new one"):
+        lt.Database(path)
     report = lt.repair_database(path, tmp_path / "new")
     assert report.is_complete and report.comparator == "leveldb.BytewiseComparator"
     assert not [found for found in report.findings if found.grade in ("lost", "unproven")]
@@ -53,6 +55,8 @@ def test_what_differs_is_in_the_report(old, tmp_path):
     live = [file for file in tables if file.state == "live"]
     for file in [*(file for file in tables if file.state != "live"), max(live, key=lambda file: file.file_bytes)]:
         os.remove(path / file.name)
+    with pytest.raises(FileNotFoundError, match="no such file; `repair_database` makes a new database"):
+        dict(lt.Database(path).items())
     report = lt.repair_database(path, tmp_path / "new")
     assert not report.is_complete
     found = contents(tmp_path / "new")

@@ -7,7 +7,7 @@ use crate::format::internal_key::{InternalKey, ValueType};
 /// The entries that outlive a compaction: those that somebody can still see; made by [`DbCursor::compact`].
 ///
 /// Lends each entry as [`DbTableBuilder::add`](crate::DbTableBuilder::add) takes it. How many tables it is written to is up to
-/// the caller. `D` says which deletions [are dropped](Compaction::drop_deletions_where).
+/// the caller. All versions of a user key belong in the same one, if a lookup asks one table of a level. `D` says which deletions [are dropped](Compaction::drop_deletions_where).
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Compaction<D = fn(&[u8]) -> bool> {

@@ -31,7 +31,8 @@ impl Version {
     }
 }
 
-/// An entry of a database's table. Engines make the entries of a memtable with [`new`](DbEntry::new).
+/// An entry of a database's table, as ranges return it. An engine can return the entries of its memtable in the same form: see
+/// [`new`](DbEntry::new).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct DbEntry {

@@ -188,6 +188,8 @@ where
 /// time, up to 64. So the map is borrowed, or locked, only for short moments, and may grow meanwhile. Entries are copied, which costs
 /// little if keys and values are [`Bytes`](bytes::Bytes).
 ///
+/// Stored keys of a database are not in bytewise order: implement [`SortedCursor`] for a memtable of them.
+///
 /// ```
 /// use std::collections::BTreeMap;
 /// use std::sync::Arc;

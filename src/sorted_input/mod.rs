@@ -13,8 +13,9 @@ pub use adapters::{RangeMap, SortedEntries, SortedMap, SortedSlice};
 
 /// A source of entries in ascending order of their keys, which it lends one at a time.
 ///
-/// Tables, merges, databases and sorted collections are sources; builders take them. Implement it for a memtable, for example. An
-/// [`Iterator`] of pairs becomes a source with [`SortedEntries`].
+/// Tables, merges, databases and sorted collections are sources. A loop adds their entries to a [`TableBuilder`](crate::TableBuilder),
+/// as below; `DatabaseBuilder::extend` of `leveltable-database` takes a source itself. Implement it for a memtable, for example.
+/// An [`Iterator`] of pairs becomes a source with [`SortedEntries`].
 ///
 /// Keys are plain keys, or all of them are stored keys of a database's table (see [`InternalKey`](crate::db::InternalKey)):
 /// [`DbCursor`](crate::db::DbCursor), [`DbRange`](crate::db::DbRange) and [`Compaction`](crate::db::Compaction) lend the latter.
@@ -56,7 +57,8 @@ pub trait SortedInput {
 /// and [`DbRange::of`](crate::db::DbRange::of).
 ///
 /// Cursors and merges of tables are such inputs, sorted slices with [`SortedSlice`], and maps with [`SortedMap`]. Implement it for a
-/// memtable that is walked while it grows: `examples/lsm.rs` does, for the `SkipMap` of `crossbeam_skiplist`.
+/// memtable that is walked while it grows: `examples/lsm.rs` does, for the `SkipMap` of `crossbeam_skiplist`. In the order of a database's
+/// tables, keys are stored keys, also those of seeks: [`InternalKey`](crate::db::InternalKey) takes them apart.
 ///
 /// Keys must be distinct: a merge, which may show entries of one key from several inputs, goes into a range or another merge as
 /// itself.

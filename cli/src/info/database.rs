@@ -49,7 +49,7 @@ pub(super) fn describe(db: &Database) -> leveltable::Result<Described> {
         lines.push(format!("log     {number:06}: {changes} in {batches}"));
     }
     for (file, gap) in &recovery.gaps {
-        let (what, offset, bytes) = (gap_name(gap.kind), gap.offset, gap.bytes);
+        let (what, offset, bytes) = (gap_name(gap), gap.offset, gap.bytes);
         gaps.push(json!({"file": file, "offset": offset, "bytes": bytes, "what": what}));
         lines.push(format!(
             "        {file}: {bytes} bytes at offset {offset}: {what}"

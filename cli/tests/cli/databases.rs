@@ -581,6 +581,20 @@ fn salvage_copies_what_the_files_hold() {
     assert_eq!(names_in(&db), before);
 }
 
+/// `repair` calls it lost.
+#[test]
+fn a_damaged_end_of_a_log_is_no_crash() {
+    let (_directory, db) = database();
+    let log = db.join("000006.log");
+    let mut bytes = fs::read(&log).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&log, &bytes).unwrap();
+    let out = on(&db, "verify", &[]);
+    assert_eq!(out.status.code(), Some(1));
+    let text = String::from_utf8(out.stdout).unwrap();
+    assert!(text.contains(" bytes: damage\n"), "{text}");
+}
+
 #[test]
 fn other_directories_are_named() {
     let directory = TempDir::new().unwrap();

@@ -72,6 +72,66 @@ fn bad_copies_are_told_apart() {
     }
 }
 
+/// Builds a database of one table, and returns its path.
+fn database() -> (TempDir, String) {
+    let directory = TempDir::new().unwrap();
+    let path = |name| directory.path().join(name).to_str().unwrap().to_owned();
+    let (lines, db) = (path("lines.tsv"), path("db"));
+    fs::write(&lines, "apple\tred\n").unwrap();
+    assert!(run(["build", "--database", &db, &lines]).status.success());
+    (directory, db)
+}
+
+/// A sound file of a database that is no table needs no repair.
+#[test]
+fn logs_and_manifests_name_the_command_that_shows_them() {
+    let (_directory, db) = database();
+    let manifest = format!("{db}/MANIFEST-000001");
+    let shows = format!("`leveltable scan {manifest}` shows what is in it");
+    assert_says(
+        &["info", &manifest],
+        &["this is a LevelDB MANIFEST", &shows],
+    );
+    let current = format!("{db}/CURRENT");
+    assert_says(
+        &["get", &current, "apple"],
+        &["name its directory to read the database"],
+    );
+    for path in [&manifest, &current] {
+        let message = complaint(run(["info", path]), 2);
+        assert!(!message.contains("leveltable repair"), "{message}");
+    }
+}
+
+#[test]
+fn a_table_that_is_missing_names_the_repair() {
+    let (_directory, db) = database();
+    fs::remove_file(format!("{db}/000002.ldb")).unwrap();
+    let new = format!("{db}.new");
+    let lists = format!(
+        "opening a table that {db}/MANIFEST-000001 lists: no such file; `leveltable repair {db} NEW` writes"
+    );
+    for args in [
+        &["scan", &db][..],
+        &["get", &db, "apple"],
+        &["compact", &db, &new],
+    ] {
+        assert_says(args, &[&lists]);
+    }
+}
+
+#[test]
+fn a_database_that_lost_current_is_no_directory_of_tables() {
+    let (_directory, db) = database();
+    fs::remove_file(format!("{db}/CURRENT")).unwrap();
+    let words = ["a database that lost CURRENT", "`leveltable repair "];
+    for args in [&["scan", &db][..], &["get", &db, "apple"], &["info", &db]] {
+        assert_says(args, &words);
+    }
+    assert_eq!(run(["verify", &db]).status.code(), Some(1));
+    assert!(run(["verify", &db, "--files"]).status.success());
+}
+
 /// It was said not to be a database's table, although the user said that it is.
 #[test]
 fn a_databases_table_in_another_order_is_called_one() {

@@ -72,6 +72,7 @@ impl TableSet {
 
     /// The entries whose keys begin with `prefix`, in order, like [`range`](TableSet::range). Shards whose filter of prefixes excludes it
     /// are opened but not read.
+    /// For the entries after a key, take a `range` from that key to the end of [`prefix_bounds`].
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> SetRange {
         SetRange::new(self, prefix_bounds(prefix.as_ref()))
     }

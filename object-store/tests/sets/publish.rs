@@ -175,6 +175,11 @@ fn truncated_manifests_keep_their_numbers() {
         assert_eq!(contents(&store).await, all("b"));
         for late in [None, Some(&first.version)] {
             let late = put_and_publish(&store, "c", late).await;
+            let message = late.as_ref().unwrap_err().to_string();
+            assert!(
+                message.ends_with("open it, and pass its version"),
+                "{message}"
+            );
             assert_kind(late, PublishErrorKind::Conflict);
         }
         let third = put_and_publish(&store, "c", Some(&second.unwrap().version)).await;

@@ -145,7 +145,7 @@ impl<'a> Case<'a> {
         let is_stated = self.is_settled && log.is_none();
         if is_gone || logs.is_empty() && !is_stated {
             let file = log.map(|log| format!("{log:06}.log"));
-            let reason = "no log is there: the newest changes, which no table has yet, are lost";
+            let reason = "no log is there: changes that no table has, if there were any, are lost";
             self.say(Grade::Lost, file, reason.to_owned(), (None, None));
         }
     }

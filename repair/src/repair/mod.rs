@@ -342,7 +342,7 @@ fn read_old_logs(dir: &dyn Directory, logs: &mut [Log]) -> Result<Logged> {
     Ok(old)
 }
 
-/// Settings for the new database: those of the newest table that opens.
+/// Settings for the new database: those of the largest table that opens.
 fn settings(
     dir: &dyn Directory,
     case: &Case<'_>,
@@ -350,7 +350,7 @@ fn settings(
     logged: &Logged,
 ) -> DatabaseBuildOptions {
     let mut tables: Vec<&Table> = case.tables.iter().collect();
-    tables.sort_by_key(|table| Reverse((table.role, table.number)));
+    tables.sort_by_key(|table| Reverse((table.role, table.bytes, table.number)));
     let order: Arc<dyn Comparator> = match &case.order {
         Order::Bytewise => Arc::new(BytewiseComparator),
         Order::Custom(order) => order.clone(),

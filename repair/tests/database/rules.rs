@@ -717,21 +717,39 @@ fn a_codec_that_this_build_lacks_is_an_error() {
     assert!(error.to_string().contains("000005.ldb"), "{error}");
 }
 
+/// Repairs, and returns the codec of the first block.
+fn codec_of_repaired(dir: Dir) -> &'static str {
+    let new = Memory::new("new");
+    let options = RepairOptions::new();
+    let report = repair_in(Arc::new(dir.0), Box::new(new.clone()), options).unwrap();
+    assert!(report.written.entries > 0);
+    let files = new.files();
+    let table = files.iter().find(|(name, _)| name.ends_with(".ldb"));
+    let table = OpenOptions::new().open_db_source(table.unwrap().1.clone());
+    let frame = data_frame(table.unwrap().as_table(), 0).unwrap();
+    codec_name(&frame).unwrap()
+}
+
 /// Minecraft's LevelDB has no Snappy, and every LevelDB reads raw blocks.
 #[test]
 fn where_no_table_shows_a_codec_none_is_used() {
     let value = "7".repeat(1000);
     let log = log_of(&[(6, &[("a", Some(&value))])]);
     let dir = Dir::new(&[first_record(BYTEWISE, 4, &[])]).with("000004.log", &log.0);
-    let new = Memory::new("new");
-    let options = RepairOptions::new();
-    let report = repair_in(Arc::new(dir.0), Box::new(new.clone()), options).unwrap();
-    assert_eq!(report.written.entries, 1);
-    let files = new.files();
-    let table = files.iter().find(|(name, _)| name.ends_with(".ldb"));
-    let table = OpenOptions::new().open_db_source(table.unwrap().1.clone());
-    let frame = data_frame(table.unwrap().as_table(), 0).unwrap();
-    assert_eq!(codec_name(&frame).unwrap(), "none");
+    assert_eq!(codec_of_repaired(dir), "none");
+}
+
+/// The newest table is often a small one of a raw block.
+#[test]
+fn the_largest_table_shows_the_codec() {
+    let value = "value, ".repeat(1000);
+    let (large, listed) = table(5, &[("a", 1, Some(&value))]);
+    let (small, also) = table(6, &[("b", 2, Some("2"))]);
+    let dir = Dir::new(&[first_record(BYTEWISE, 4, &[&listed, &also])])
+        .with("000004.log", b"")
+        .with("000005.ldb", &large)
+        .with("000006.ldb", &small);
+    assert_eq!(codec_of_repaired(dir), "snappy");
 }
 
 #[test]

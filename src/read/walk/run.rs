@@ -15,8 +15,10 @@ use crate::read::walk::cursor::{Cursor, lost};
 /// opens it when it reaches its first entry.
 ///
 /// A range of them is made by [`TableRange::of_run`](crate::TableRange::of_run) or [`DbRange::of_run`](crate::db::DbRange::of_run), and may
-/// be one input of a merge among others. A single table whose keys are known is a run of one table. In C++ LevelDB, this is the iterator of
-/// a level, over its `FileMetaData`, which opens a table at each seek.
+/// be one input of a merge among others. A single table whose keys are known is a run of one table. In C++ LevelDB, this is the iterator of a
+/// level, over its `FileMetaData`, which opens a table at each seek.
+///
+/// A walk may open any of its tables later: delete their files only when no such walk is left.
 pub trait TableRun: Send + Sync {
     /// Number of tables in the [run](TableRun).
     fn tables(&self) -> usize;
