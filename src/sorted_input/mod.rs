@@ -61,9 +61,8 @@ pub trait SortedInput {
 /// No key comes twice: a merge, which may show entries of one key from several inputs, goes into a range or another merge as itself.
 ///
 /// Each move returns whether it ended on an entry. After a move that found none or failed, callers must seek before they step: ranges and
-/// merges do. They go on with [`advance`](SortedInput::advance) and [`prev`](SortedCursor::prev) from an entry only, and turn at any. They
-/// ask for keys some log₂ *n* times for each step among *n* inputs, so [`key`](SortedInput::key) should only return what is there. In
-/// C++ LevelDB, this is `Iterator`.
+/// merges do. They go on with [`advance`](SortedInput::advance) and [`prev`](SortedCursor::prev) from an entry only, turn at any, and copy
+/// the key of each entry once. In C++ LevelDB, this is `Iterator`.
 ///
 /// ```
 /// use leveltable::{SortedCursor, SortedInput, SortedSlice};

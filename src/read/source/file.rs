@@ -51,8 +51,14 @@ pub(crate) struct FileSlice {
 impl FileSlice {
     /// The bytes at `range` of the file, if the slice has them all.
     pub(crate) fn get(&self, range: &Range<u64>) -> Option<Bytes> {
-        let start = range.start.checked_sub(self.offset)?;
-        self.bytes.read_at(start, saturating_len(range)).ok()
+        Some(self.bytes.slice(self.place(range)?))
+    }
+
+    /// Where in the slice they are.
+    fn place(&self, range: &Range<u64>) -> Option<Range<usize>> {
+        let start = usize::try_from(range.start.checked_sub(self.offset)?).ok()?;
+        let end = start.checked_add(saturating_len(range))?;
+        (end <= self.bytes.len()).then_some(start..end)
     }
 }
 
@@ -60,7 +66,9 @@ impl TableFile {
     pub(crate) fn new(source: Source) -> Result<TableFile> {
         let size = match &source.bytes {
             SourceBytes::Memory(bytes, _) => Ok(bytes.len() as u64),
-            SourceBytes::File(file) => file.size(),
+            SourceBytes::File(file) => {
+                (source.opened.as_ref()).map_or_else(|| file.size(), |opened| Ok(opened.size()))
+            }
             SourceBytes::Io(source) => source.size(),
             #[cfg(feature = "async")]
             SourceBytes::Remote(_) => Ok(0), // it comes with the tail
@@ -175,7 +183,9 @@ impl TableFile {
 
     /// Whether all bytes at `range` were fetched; of a mapped file, whether they were announced.
     pub(crate) fn has_fetched(&self, range: &Range<u64>) -> bool {
-        self.fetched.iter().any(|slice| slice.get(range).is_some())
+        self.fetched
+            .iter()
+            .any(|slice| slice.place(range).is_some())
     }
 
     /// Bytes of memory that it takes, apart from the structure itself, its owners, and what the caller made: a file in memory, or another

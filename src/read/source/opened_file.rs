@@ -45,6 +45,11 @@ impl OpenedFile {
         Ok(OpenedFile { path, identity })
     }
 
+    /// The file's size when it was opened.
+    pub(crate) fn size(&self) -> u64 {
+        self.identity.0
+    }
+
     /// Whether the file is still at its path, and as it was.
     pub(crate) fn is_current(&self) -> io::Result<bool> {
         match metadata(&self.path) {

@@ -29,30 +29,43 @@ pub(crate) trait Walk: Clone {
 #[derive(Debug, Clone)]
 pub(crate) struct DoubleEnded<C> {
     pub(crate) front: C,
-    /// Whether the entry that the front cursor stands on is still to be taken.
-    front_is_left: bool,
     /// Made when the first entry is taken from the back.
     back: Option<Box<C>>,
-    /// Set when no more entries are left: perhaps an error is, of a range that could not be made.
-    end: Option<Option<Error>>,
+    state: State,
+}
+
+/// What is left of a walk from both ends.
+#[derive(Debug, Clone)]
+enum State {
+    /// The entries after the one that the front cursor stands on.
+    Rest,
+    /// That entry, too.
+    Current,
+    /// Nothing, or the error of a range that could not be made.
+    Over(Option<Error>),
 }
 
 impl<C: Walk> DoubleEnded<C> {
     /// All entries from the position of `cursor` on, or an error instead.
     pub(crate) fn new(cursor: C, error: Option<Error>) -> DoubleEnded<C> {
+        let state = match error {
+            None if cursor.is_on_entry() => State::Current,
+            None => State::Rest,
+            error => State::Over(error),
+        };
         DoubleEnded {
-            front_is_left: cursor.is_on_entry(),
             front: cursor,
             back: None,
-            end: error.map(Some),
+            state,
         }
     }
 
     /// The cursor, if all entries are left.
     pub(crate) fn into_whole(self) -> Result<C> {
-        match self.end {
-            None if self.back.is_none() && self.front.is_before_first() => Ok(self.front),
-            end => Err(end.flatten().unwrap_or_else(not_whole)),
+        match self.state {
+            State::Over(Some(error)) => Err(error),
+            State::Rest if self.back.is_none() && self.front.is_before_first() => Ok(self.front),
+            _ => Err(not_whole()),
         }
     }
 
@@ -75,22 +88,21 @@ impl<C: Walk> DoubleEnded<C> {
     }
 
     /// The cursor on the entry last taken from the front; `None` before the first and after the end.
+    #[inline(always)]
     pub(crate) fn lent(&self) -> Option<&C> {
-        (self.end.is_none() && !self.front_is_left).then_some(&self.front)
+        matches!(self.state, State::Rest).then_some(&self.front)
     }
 
     /// Takes an entry, for [`cursor`](DoubleEnded::cursor) to lend. Returns `false` if none is left.
     #[inline(always)]
     pub(crate) fn advance(&mut self, direction: Direction) -> Result<bool> {
-        if let Some(error) = &mut self.end {
-            return error.take().map_or(Ok(false), Err);
-        }
-        let moved = match direction {
-            Direction::Forward => self.step_front(),
-            Direction::Backward => self.step_back(),
+        let moved = match (&mut self.state, direction) {
+            (State::Over(error), _) => return error.take().map_or(Ok(false), Err),
+            (_, Direction::Forward) => self.step_front(),
+            (_, Direction::Backward) => self.step_back(),
         };
         if !matches!(moved, Ok(true)) {
-            self.end = Some(None);
+            self.state = State::Over(None);
         }
         moved
     }
@@ -98,8 +110,10 @@ impl<C: Walk> DoubleEnded<C> {
     /// Moves to the next entry from the front. Returns whether it is still to be taken.
     #[inline(always)]
     fn step_front(&mut self) -> Result<bool> {
-        let moved =
-            std::mem::take(&mut self.front_is_left) || self.front.step(Direction::Forward)?;
+        let moved = match std::mem::replace(&mut self.state, State::Rest) {
+            State::Current => true,
+            _ => self.front.step(Direction::Forward)?,
+        };
         match &self.back {
             Some(back) if moved => Ok(self.front.compare(back)?.is_lt()),
             _ => Ok(moved),
@@ -122,7 +136,7 @@ impl<C: Walk> DoubleEnded<C> {
         match &self.back {
             Some(back) if moved && self.front.is_on_entry() => {
                 let front = self.front.compare(back)?;
-                Ok(front.is_lt() || self.front_is_left && front.is_eq())
+                Ok(front.is_lt() || front.is_eq() && matches!(self.state, State::Current))
             }
             _ => Ok(moved),
         }

@@ -23,6 +23,8 @@ pub(crate) struct Foreign {
     cursor: Box<dyn AnyCursor>,
     pub(crate) order: Order,
     bounds: Bounds,
+    /// A copy of the current key: a merge compares keys several times for each step.
+    key: Vec<u8>,
     is_on_entry: bool,
     /// Where it stands if that is on no entry: where a walk in this direction ends.
     end: Direction,
@@ -34,6 +36,7 @@ impl Clone for Foreign {
             cursor: self.cursor.copy(),
             order: self.order.clone(),
             bounds: self.bounds.clone(),
+            key: self.key.clone(),
             is_on_entry: self.is_on_entry,
             end: self.end,
         }
@@ -46,13 +49,15 @@ impl Foreign {
             order: Order::of(cursor.comparator()?),
             cursor: Box::new(cursor),
             bounds,
+            key: Vec::new(),
             is_on_entry: false,
             end: Direction::Backward,
         })
     }
 
+    #[inline(always)]
     pub(crate) fn key(&self) -> Option<&[u8]> {
-        self.is_on_entry.then(|| self.cursor.key())
+        self.is_on_entry.then_some(&self.key)
     }
 
     pub(crate) fn value(&self) -> &[u8] {
@@ -133,9 +138,10 @@ impl Foreign {
     /// Ends a move in `direction`: there are no entries past the bound.
     fn stop_at_bound(&mut self, moved: Result<bool>, direction: Direction) -> Result<bool> {
         (self.is_on_entry, self.end) = (false, direction);
-        let key = moved?.then(|| self.cursor.key());
-        let is_shown = |key: &[u8]| is_within(&self.order, &self.bounds, key, direction.reverse());
-        self.is_on_entry = key.is_some_and(is_shown);
+        if moved? {
+            self.cursor.key().clone_into(&mut self.key);
+            self.is_on_entry = is_within(&self.order, &self.bounds, &self.key, direction.reverse());
+        }
         Ok(self.is_on_entry)
     }
 }

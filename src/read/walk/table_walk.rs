@@ -142,7 +142,7 @@ impl Walk for TableWalk {
     fn step(&mut self, direction: Direction) -> Result<bool> {
         match self {
             TableWalk::One(cursor) => cursor.step(direction),
-            TableWalk::Merge(merged) => merged.step(direction),
+            TableWalk::Merge(merged) => step_merge(merged, direction),
         }
     }
 
@@ -164,4 +164,10 @@ impl Walk for TableWalk {
             _ => Ok(self.order()?.compare(self.key(), other.key())),
         }
     }
+}
+
+/// Not inlined: beside it, a loop over one table took a tenth longer.
+#[inline(never)]
+fn step_merge(merged: &mut MergeCursor, direction: Direction) -> Result<bool> {
+    merged.step(direction)
 }
