@@ -133,7 +133,7 @@ fn visit(directory: &Path, each: &mut impl FnMut(&Path)) {
 
 /// The public items of the package in `folder`, whose interface `list` has.
 fn public_items(folder: &str, list: &str) -> Vec<Item> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join(folder);
     let listed = fs::read_to_string(root.join(list)).unwrap();
     let kinds = [
         "pub struct ",

@@ -13,7 +13,7 @@ const GUIDES: [(&str, &str); 3] = [
 ];
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
 fn pages_in(directory: &Path, pages: &mut Vec<PathBuf>) {

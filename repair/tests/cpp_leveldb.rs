@@ -30,7 +30,7 @@ fn leveldb_reads_salvaged_tables_and_asks_their_filter() {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cpp_salvaged");
     let _ = fs::remove_dir_all(&directory);
     fs::create_dir_all(&directory).unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cpp/peer.cc");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cpp/peer.cc");
     let program = directory.join("peer");
     let mut compiler = Command::new("c++");
     compiler.args(["-O1", "-std=c++17"]).arg(source);

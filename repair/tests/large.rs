@@ -1,6 +1,6 @@
 //! Repair of a large database: its memory, and its time beside that of copying the bytes.
 //!
-//! `cargo test --release -p leveltable-repair --test large -- --ignored --nocapture`, on an idle machine: takes three times the bytes on
+//! `cargo test --release --test large -- --ignored --nocapture`, on an idle machine: takes three times the bytes on
 //! disk. `LEVELTABLE_BYTES` is another size than 2 GB; `LEVELTABLE_DIRECTORY` a directory on another disk.
 #![cfg(unix)] // cat and sync
 

@@ -94,6 +94,8 @@ fn public_interface(package: &str) -> String {
         .arg("--target-dir")
         .arg(&target)
         .args(["--", "-Zunstable-options", "--output-format", "json"])
+        // Nothing is linked: no C code of dependencies needs to be compiled.
+        .envs([("CC", "true"), ("AR", "true")])
         .current_dir(ROOT);
     let output = rustdoc.output().expect("rustup");
     let message = String::from_utf8_lossy(&output.stderr);

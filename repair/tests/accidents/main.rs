@@ -1,7 +1,7 @@
 //! Databases that C++ LevelDB wrote, damaged in all the ways that people report, and repaired: what comes back is compared with what
 //! their owner had, and with what `RepairDB` of C++ LevelDB makes of the same directory.
 //!
-//! Needs a C++ compiler and `libleveldb-dev`: `cargo test -p leveltable-repair --test accidents -- --ignored --nocapture`.
+//! Needs a C++ compiler and `libleveldb-dev`: `cargo test --test accidents -- --ignored --nocapture`.
 //! `LEVELTABLE_LARGE=1` takes 20 databases and 1,000 pairs of accidents; `LEVELTABLE_DATABASES` and `LEVELTABLE_PAIRS` are other
 //! numbers. `LEVELTABLE_SEED` is another seed. With `LEVELTABLE_GOPATH`, see `owned.rs`, goleveldb writes databases, and opens those that
 //! are repaired. A directory that fails is kept in `target/tmp/accidents`, with the report beside it.

@@ -155,7 +155,7 @@ pub(crate) fn goleveldb() -> Option<&'static Path> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
     let build = || {
         let path = std::env::var_os("LEVELTABLE_GOPATH")?;
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/accidents/writer.go");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("accidents/writer.go");
         let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let program = target.join("goleveldb_writer");
         let mut go = Command::new("go");

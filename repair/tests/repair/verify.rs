@@ -4,7 +4,6 @@ use std::cmp::Ordering;
 use std::fs;
 use std::io;
 use std::ops::{ControlFlow, Range};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -120,9 +119,7 @@ impl Forge {
 
 #[test]
 fn tables_by_cpp_leveldb_are_sound() {
-    let testdata: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "testdata"]
-        .iter()
-        .collect();
+    let testdata = common::root().join("testdata");
     let manifest = fs::read_to_string(testdata.join("manifest.tsv")).unwrap();
     let mut tables = 0;
     for line in manifest.lines().skip(1) {
