@@ -18,10 +18,12 @@ pub(crate) fn is_url(path: &Path) -> bool {
 
 /// Returns whether `path` is the directory of a database: it has a CURRENT file, or a MANIFEST, and then CURRENT is lost.
 pub(crate) fn is_database(path: &Path) -> bool {
+    if is_url(path) || !path.is_dir() {
+        return false;
+    }
     let files = fs::read_dir(path).into_iter().flatten().flatten();
     let mut kinds = files.map(|file| kind_of(Path::new(&file.file_name())).0);
-    let says_so = |kind| matches!(kind, FileKind::Current | FileKind::Manifest);
-    !is_url(path) && kinds.any(says_so)
+    kinds.any(|kind| matches!(kind, FileKind::Current | FileKind::Manifest))
 }
 
 /// Returns the kind of a database's file from its name, and its number.
