@@ -18,12 +18,12 @@ pub(crate) fn is_url(path: &Path) -> bool {
 
 /// Returns whether `path` is the directory of a database: it has a CURRENT file, or a MANIFEST, and then CURRENT is lost.
 pub(crate) fn is_database(path: &Path) -> bool {
-    if is_url(path) || !path.is_dir() {
-        return false;
-    }
-    let files = fs::read_dir(path).into_iter().flatten().flatten();
-    let mut kinds = files.map(|file| kind_of(Path::new(&file.file_name())).0);
-    kinds.any(|kind| matches!(kind, FileKind::Current | FileKind::Manifest))
+    let has_current = || fs::symlink_metadata(path.join("CURRENT")).is_ok();
+    let has_manifest = || {
+        let mut files = fs::read_dir(path).into_iter().flatten().flatten();
+        files.any(|file| kind_of(Path::new(&file.file_name())).0 == FileKind::Manifest)
+    };
+    !is_url(path) && (has_current() || path.is_dir() && has_manifest())
 }
 
 /// Returns the kind of a database's file from its name, and its number.

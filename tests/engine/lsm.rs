@@ -215,9 +215,10 @@ fn the_engine_is_like_its_model() {
 #[test]
 #[ignore = "100,000 operations take some seconds; in a release build, a million"]
 fn the_engine_is_like_its_model_for_many_operations() {
-    let operations = match cfg!(debug_assertions) {
-        true => 100_000,
-        false => 1_000_000,
+    let operations = if cfg!(debug_assertions) {
+        100_000
+    } else {
+        1_000_000
     };
     operate(operations, 100, 2);
 }

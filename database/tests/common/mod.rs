@@ -187,18 +187,17 @@ fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         // Also from other packages of the workspace.
-        let mut above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-        let source = above.find_map(|directory| {
-            let source = directory.join("database/tests/cpp/writer.cc");
-            source.exists().then_some(source)
-        });
+        let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+        let mut sources = above.map(|directory| directory.join("database/tests/cpp/writer.cc"));
+        let source = sources.find(|source| source.exists());
+        let source = source.expect("database/tests/cpp/writer.cc above the package");
         let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let (built, program) = (
             scratch.path().join("writer"),
             Path::new(env!("CARGO_TARGET_TMPDIR")).join("database_writer"),
         );
         let mut compiler = Command::new("c++");
-        compiler.args(["-O1", "-std=c++17"]).args(source);
+        compiler.args(["-O1", "-std=c++17"]).arg(source);
         compiler.arg("-lleveldb").arg("-o").arg(&built);
         let status = compiler.status().expect("a C++ compiler named c++");
         assert!(
