@@ -15,9 +15,10 @@ use crate::format::block_search::SearchPart;
 use crate::format::internal_key::{InternalKey, MAX_SEQUENCE, not_internal, user_key};
 use crate::read::parts::bounds::KeyRange;
 use crate::read::parts::index::{BlockRef, Found};
+use crate::read::store::Loaded;
 #[cfg(doc)]
 use crate::read::table::Table;
-use crate::read::table::get_many::{Lookup, sort_by_block};
+use crate::read::table::get_many::{Lookup, Unread};
 
 /// A table as of a sequence number: of each user key the newest version that is not newer; made by [`DbTable::at`].
 ///
@@ -166,24 +167,18 @@ impl Snapshot<'_> {
                 key,
             }));
         }
-        sort_by_block(&mut wanted);
         let mut entries = vec![None; user_keys.len()];
-        table.table.search_blocks(&wanted, |keys, (bytes, block)| {
-            for Lookup {
-                found,
-                position,
-                key,
-            } in keys
-            {
-                let found = found.to_ref();
-                let block = table.table.parse(found, bytes.slice(block.clone()))?;
-                let entry = table.find_from(found, block, key)?;
-                if let Some(slot) = entries.get_mut(*position) {
-                    *slot = entry;
-                }
+        let mut search = |wanted: &Lookup<'_, Vec<u8>>, (bytes, block): Loaded<'_>| {
+            let found = wanted.found.to_ref();
+            let block = table.table.parse(found, bytes.slice(block))?;
+            if let Some(slot) = entries.get_mut(wanted.position) {
+                *slot = table.find_from(found, block, &wanted.key)?;
             }
             Ok(())
-        })?;
+        };
+        let mut unread = Unread::new(&table.table);
+        unread.search_held(wanted, &mut search)?;
+        unread.search(&mut search)?;
         Ok(entries)
     }
 

@@ -150,16 +150,17 @@ impl AsyncTable {
     ///
     /// Same as [`get`](AsyncTable::get); if a block cannot be read, no value is returned.
     pub async fn get_many<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
-        let mut lookups = Lookups::new(&self.table, keys)?;
-        self.ask(|| lookups.ask(REQUEST_LAYERS)).await?;
-        let mut wanted = lookups.wanted;
+        let (mut lookups, mut wanted) = (Lookups::new(&self.table, keys)?, Vec::new());
+        self.ask(|| lookups.ask(REQUEST_LAYERS, |some| wanted.extend(some)))
+            .await?;
         sort_by_block(&mut wanted);
         let of_blocks = blocks_of(&wanted).map(|(found, keys)| (found.to_ref(), keys));
         let (blocks, of_blocks): (Vec<_>, Vec<_>) = of_blocks.unzip();
         let mut found = Values::new(&self.table, keys.len());
         let mut arriving = self.fetch_blocks(&blocks);
         while let Some((i, block)) = arriving.try_next().await? {
-            found.search(of_blocks.get(i).unwrap_or(&&[][..]), whole(&block))?;
+            let mut keys = of_blocks.get(i).into_iter().copied().flatten();
+            keys.try_for_each(|wanted| found.search(wanted, whole(&block)))?;
         }
         Ok(found.values)
     }

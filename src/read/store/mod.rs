@@ -120,6 +120,14 @@ impl BlockStore {
         }
     }
 
+    /// Prefetches what a search for the key of `found` reads, if the block is used in place, or in the cache: returns it then.
+    pub(crate) fn prefetch_held(&self, parts: &Parts, found: Found<'_>) -> Option<Bytes> {
+        self.prefetch_in_place(found);
+        let cached = self.cached(parts, found.to_ref())?;
+        prefetch_part(&cached, found.part());
+        Some(cached)
+    }
+
     /// The data block that a search has found: bytes, and its range in them. It comes from memory, or from the cache or the source and
     /// is then in `own`. In a mapped file, it is announced before its first use if `announce` is set.
     #[inline(always)]
@@ -266,8 +274,9 @@ impl BlockStore {
         Ok(block.data)
     }
 
-    /// Data blocks of a file that is not in memory, in ascending order. Passes each to `take`, with its position in `found`, when it
-    /// has been read and checked. They are requested a batch at a time, so that their memory is bounded.
+    /// Data blocks that are neither used in place nor in the cache, in ascending order. Passes each to `take`, with its position in
+    /// `found`, when it has been read and checked. They are requested a batch at a time, so that their memory is bounded; those
+    /// of a batch at once, and read while others are taken.
     pub(crate) fn load_many(
         &self,
         parts: &Parts,
@@ -275,42 +284,27 @@ impl BlockStore {
         read: ReadOptions,
         mut take: impl FnMut(usize, Result<Bytes>),
     ) {
-        let (mut first, mut rest) = (0, found);
-        while !rest.is_empty() {
-            let (batch, after) = rest.split_at(batch_len(rest));
-            self.load_batch(parts, batch, read, &mut |at, block| {
-                take(first + at, block);
+        if self.file.is_memory() {
+            let announce = |&found: &BlockRef| self.announce_block(parts, found);
+            found.iter().for_each(announce);
+            let load = |&found| self.load_checked(parts, found, read);
+            let loaded = found.iter().map(load).enumerate();
+            return loaded.for_each(|(i, block)| take(i, block));
+        }
+        let mut first = 0;
+        while let Some(rest @ [_, ..]) = found.get(first..) {
+            let batch = rest.split_at(batch_len(rest)).0;
+            let ranges = batch.iter().map(|found| found.handle.frame_in_file());
+            let ranges: Vec<Range<u64>> = ranges.collect();
+            self.file.read_each(&ranges, &mut |i, frame| {
+                if let Some(&found) = batch.get(i) {
+                    let frame = frame.map_err(|e| e.of_section(Section::Data));
+                    let block = frame.and_then(|frame| self.admit(parts, found, &frame, read));
+                    take(first + i, block);
+                }
             });
-            (first, rest) = (first + batch.len(), after);
+            first += batch.len();
         }
-    }
-
-    /// Loads a batch of blocks from the cache and the source; all missing ones are requested at once, and read while others are taken.
-    fn load_batch(
-        &self,
-        parts: &Parts,
-        found: &[BlockRef],
-        read: ReadOptions,
-        take: &mut dyn FnMut(usize, Result<Bytes>),
-    ) {
-        let mut missing = Vec::new();
-        for (at, &found) in found.iter().enumerate() {
-            match self.cached(parts, found) {
-                Some(block) => take(at, Ok(block)),
-                None => missing.push((at, found)),
-            }
-        }
-        let ranges = missing
-            .iter()
-            .map(|(_, found)| found.handle.frame_in_file());
-        let ranges: Vec<Range<u64>> = ranges.collect();
-        self.file.read_each(&ranges, &mut |i, frame| {
-            if let Some(&(at, found)) = missing.get(i) {
-                let frame = frame.map_err(|e| e.of_section(Section::Data));
-                let block = frame.and_then(|frame| self.admit(parts, found, &frame, read));
-                take(at, block);
-            }
-        });
     }
 }
 

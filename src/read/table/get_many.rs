@@ -41,8 +41,6 @@ pub(crate) struct Lookups<'t, 'k> {
     order: &'t Order,
     /// The keys that index and filters have not decided yet, with their positions.
     left: Vec<(usize, &'k [u8])>,
-    /// The keys that may be in the table, in the order in which this was found out.
-    pub(crate) wanted: Vec<Lookup<'t, &'k [u8]>>,
 }
 
 impl<'t, 'k> Lookups<'t, 'k> {
@@ -55,19 +53,24 @@ impl<'t, 'k> Lookups<'t, 'k> {
             table,
             order,
             left: keys.iter().map(AsRef::as_ref).enumerate().collect(),
-            wanted: Vec::with_capacity(keys.len()),
         })
     }
 
-    /// Asks index and filters for all remaining keys. Names all missing parts at once, so that many keys take as many reads as one.
-    pub(crate) fn ask(&mut self, layers: usize) -> Result<(), Missing> {
+    /// Asks index and filters for all remaining keys, a few at a time, and passes the lookups of those that may be in the table to
+    /// `take`. Names all missing parts at once, so that many keys take as many reads as one.
+    pub(crate) fn ask(
+        &mut self,
+        layers: usize,
+        mut take: impl FnMut(Vec<Lookup<'t, &'k [u8]>>),
+    ) -> Result<(), Missing> {
         let mut missing = Vec::new();
         for batch in std::mem::take(&mut self.left).chunks(OVERLAPPED) {
             let keys: Vec<&[u8]> = batch.iter().map(|&(_, key)| key).collect();
             let found = self.table.candidates_in_memory(&keys, self.order);
+            let mut wanted = Vec::with_capacity(batch.len());
             for (&(position, key), found) in batch.iter().zip(found) {
                 match found {
-                    Ok(Some(found)) => self.wanted.push(Lookup {
+                    Ok(Some(found)) => wanted.push(Lookup {
                         found,
                         position,
                         key,
@@ -80,12 +83,74 @@ impl<'t, 'k> Lookups<'t, 'k> {
                     }
                 }
             }
+            take(wanted);
         }
         if self.left.is_empty() {
             Ok(())
         } else {
             Err(missing)
         }
+    }
+}
+
+/// The lookups in blocks that are neither used in place nor in the cache.
+pub(crate) struct Unread<'t, K> {
+    table: &'t Table,
+    wanted: Vec<Lookup<'t, K>>,
+}
+
+impl<'t, K> Unread<'t, K> {
+    pub(crate) fn new(table: &'t Table) -> Unread<'t, K> {
+        let wanted = Vec::new();
+        Unread { table, wanted }
+    }
+
+    /// Passes each of some lookups to `search` with its block, unless that is still to be read. The blocks of a few lookups are
+    /// prefetched before any is searched, and used before others displace them from the processor's caches.
+    pub(crate) fn search_held(
+        &mut self,
+        wanted: impl IntoIterator<Item = Lookup<'t, K>>,
+        search: &mut impl FnMut(&Lookup<'t, K>, Loaded<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let Opened { parts, store, .. } = &*self.table.opened;
+        let mut held = wanted.into_iter().map(|wanted| {
+            let block = store.prefetch_held(parts, wanted.found);
+            (wanted, block)
+        });
+        loop {
+            let some: Vec<_> = held.by_ref().take(OVERLAPPED).collect();
+            if some.is_empty() {
+                return Ok(());
+            }
+            for (wanted, block) in some {
+                let found = wanted.found;
+                match (store.in_place(found.state(), found.handle()), &block) {
+                    (Some(loaded), _) => search(&wanted, loaded)?,
+                    (None, Some(block)) => search(&wanted, whole(block))?,
+                    (None, None) => self.wanted.push(wanted),
+                }
+            }
+        }
+    }
+
+    /// Reads the blocks of the other lookups, many at a time, each once, and passes them to `search`.
+    pub(crate) fn search(
+        mut self,
+        search: &mut impl FnMut(&Lookup<'t, K>, Loaded<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let Opened { parts, store, .. } = &*self.table.opened;
+        sort_by_block(&mut self.wanted);
+        let of_blocks = blocks_of(&self.wanted).map(|(found, keys)| (found.to_ref(), keys));
+        let (blocks, of_blocks): (Vec<_>, Vec<_>) = of_blocks.unzip();
+        let mut result = Ok(());
+        store.load_many(parts, &blocks, self.table.read, |i, block| {
+            if let (Ok(()), Some(keys)) = (&result, of_blocks.get(i)) {
+                let mut keys = keys.iter();
+                result = block
+                    .and_then(|block| keys.try_for_each(|wanted| search(wanted, whole(&block))));
+            }
+        });
+        result
     }
 }
 
@@ -103,19 +168,21 @@ impl<'t> Values<'t> {
         }
     }
 
-    /// Looks for keys in their block. Values are slices of its bytes if the file lies in memory, and copies otherwise.
-    pub(crate) fn search(&mut self, keys: &[Lookup<'_, &[u8]>], block: Loaded<'_>) -> Result<()> {
+    /// Looks for a key in its block. A value is a slice of the block's bytes if the file lies in memory, and a copy otherwise.
+    pub(crate) fn search(
+        &mut self,
+        wanted: &Lookup<'_, &[u8]>,
+        (bytes, block): Loaded<'_>,
+    ) -> Result<()> {
         let (store, order) = (&self.table.opened.store, self.table.order()?);
-        for wanted in keys {
-            let value = find_value(block.clone(), wanted.key, order, wanted.found.part());
-            let value = value.map_err(|defect| store.locate(wanted.found.to_ref(), defect))?;
-            match (self.values.get_mut(wanted.position), value) {
-                (Some(slot), Some(value)) if store.file.is_memory() => {
-                    *slot = Some(block.0.slice(value));
-                }
-                (Some(slot), Some(value)) => *slot = block.0.get(value).map(Bytes::copy_from_slice),
-                _ => {}
-            }
+        let value = find_value((bytes, block), wanted.key, order, wanted.found.part());
+        let value = value.map_err(|defect| store.locate(wanted.found.to_ref(), defect))?;
+        if let (Some(slot), Some(value)) = (self.values.get_mut(wanted.position), value) {
+            *slot = if store.file.is_memory() {
+                Some(bytes.slice(value))
+            } else {
+                bytes.get(value).map(Bytes::copy_from_slice)
+            };
         }
         Ok(())
     }
@@ -148,50 +215,17 @@ impl Table {
     /// Same as [`get`](Table::get); if a block cannot be read, no value is returned.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
         let mut found = Values::new(self, keys.len());
-        let mut wanted = self.wanted(keys)?;
-        if !self.opened.store.file.is_memory() {
-            sort_by_block(&mut wanted);
-        }
-        self.search_blocks(&wanted, |keys, block| found.search(keys, block))?;
-        Ok(found.values)
-    }
-
-    /// The keys that may be in the table, in the order in which this was found out, each with the block to look in.
-    fn wanted<'k, K: AsRef<[u8]>>(&self, keys: &'k [K]) -> Result<Vec<Lookup<'_, &'k [u8]>>> {
-        let mut lookups = Lookups::new(self, keys)?;
-        self.opened.ask(|| lookups.ask(LAYERS))?;
-        Ok(lookups.wanted)
-    }
-
-    /// Loads the blocks to look in, many at a time, each once for adjacent keys, and passes each to `search` with the keys to look for
-    /// in it. If the file is not in memory, `wanted` is in the order of blocks.
-    pub(crate) fn search_blocks<K>(
-        &self,
-        wanted: &[Lookup<'_, K>],
-        mut search: impl FnMut(&[Lookup<'_, K>], Loaded<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let Opened { parts, store, .. } = &*self.opened;
-        if store.file.is_memory() {
-            let found = wanted.iter().map(|wanted| wanted.found.to_ref());
-            found.for_each(|found| store.announce_block(parts, found));
-            // Blocks of some keys are loaded from memory while those of others are searched.
-            let prefetch = |wanted: &Lookup<'_, K>| store.prefetch_in_place(wanted.found);
-            let mut ahead = wanted.iter();
-            ahead.by_ref().take(OVERLAPPED).for_each(prefetch);
-            for (found, keys) in blocks_of(wanted) {
-                ahead.by_ref().take(keys.len()).for_each(prefetch);
-                search(keys, store.load(parts, found, self.read, false, &mut None)?)?;
-            }
-            return Ok(());
-        }
-        let of_blocks = blocks_of(wanted).map(|(found, keys)| (found.to_ref(), keys));
-        let (blocks, keys): (Vec<_>, Vec<_>) = of_blocks.unzip();
+        let mut search = |wanted: &Lookup<'_, _>, block: Loaded<'_>| found.search(wanted, block);
+        let (mut lookups, mut unread) = (Lookups::new(self, keys)?, Unread::new(self));
         let mut result = Ok(());
-        store.load_many(parts, &blocks, self.read, |i, block| {
-            if let (Ok(()), Some(keys)) = (&result, keys.get(i)) {
-                result = block.and_then(|block| search(keys, whole(&block)));
+        let mut take = |wanted| {
+            if result.is_ok() {
+                result = unread.search_held(wanted, &mut search);
             }
-        });
-        result
+        };
+        self.opened.ask(|| lookups.ask(LAYERS, &mut take))?;
+        result?;
+        unread.search(&mut search)?;
+        Ok(found.values)
     }
 }
