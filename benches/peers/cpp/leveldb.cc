@@ -1,18 +1,21 @@
 // The workload on C++ LevelDB; see workload.h.
 
 #include <leveldb/cache.h>
+#include <leveldb/db.h>
 #include <leveldb/env.h>
 #include <leveldb/filter_policy.h>
 #include <leveldb/iterator.h>
 #include <leveldb/options.h>
 #include <leveldb/table.h>
 #include <leveldb/table_builder.h>
+#include <leveldb/write_batch.h>
 
-#include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <sstream>
 #include <vector>
 
+#include "store.h"
 #include "workload.h"
 
 namespace leveldb {
@@ -36,17 +39,13 @@ void Check(const leveldb::Status& status) {
   if (!status.ok()) throw std::runtime_error(status.ToString());
 }
 
-// The cache that leveldb::DB makes if its user gives it none.
-constexpr size_t kDefaultCacheBytes = size_t{8} << 20;
-
-// LevelDB's defaults, except for a filter, `compression`, and in the tuned opening a cache that holds the
-// whole table.
+// LevelDB's defaults, except for a filter, `compression`, and the size of the cache, which in the tuned
+// opening holds the whole table.
 class Settings {
  public:
   explicit Settings(const Command& command)
       : filter_(leveldb::NewBloomFilterPolicy(kBloomBits)),
-        cache_(leveldb::NewLRUCache(command.opening == "tuned" ? kCacheBytes
-                                                               : kDefaultCacheBytes)) {
+        cache_(leveldb::NewLRUCache(command.opening == "tuned" ? kCacheBytes : kUsersCacheBytes)) {
     options.filter_policy = filter_.get();
     options.block_cache = cache_.get();
     options.compression =
@@ -66,27 +65,6 @@ std::unique_ptr<leveldb::RandomAccessFile> OpenFile(const std::string& path) {
   return std::unique_ptr<leveldb::RandomAccessFile>(file);
 }
 
-// A table through LevelDB's own file, which maps it into memory if `Env` has maps left.
-class FileTable {
- public:
-  explicit FileTable(const Command& command) : settings_(command) {
-    const std::string path = command.Path(command.table + ".ldb");
-    file_ = OpenFile(path);
-    uint64_t size = 0;
-    Check(leveldb::Env::Default()->GetFileSize(path, &size));
-    leveldb::Table* table = nullptr;
-    Check(leveldb::Table::Open(settings_.options, file_.get(), size, &table));
-    table_.reset(table);
-  }
-
-  leveldb::Table* get() const { return table_.get(); }
-
- private:
-  const Settings settings_;
-  std::unique_ptr<leveldb::RandomAccessFile> file_;
-  std::unique_ptr<leveldb::Table> table_;
-};
-
 // Makes `Env` use pread for all further files. It maps the first thousand only; its setting for that is
 // for LevelDB's own tests, and not in the library.
 class NoMaps {
@@ -100,18 +78,6 @@ class NoMaps {
   static constexpr size_t kMost = 1000;
   std::vector<std::unique_ptr<leveldb::RandomAccessFile>> files_;
 };
-
-// Fails if LevelDB reads files in another way than the opening says.
-void CheckMapping(const Command& command) {
-  const FileTable table(command);
-  std::ifstream file("/proc/self/maps");
-  std::stringstream maps;
-  maps << file.rdbuf();
-  const bool mapped = maps.str().find("/" + command.table + ".ldb") != std::string::npos;
-  if (mapped == (command.opening == "pread")) {
-    throw std::runtime_error(mapped ? "LevelDB maps the file" : "LevelDB does not map the file");
-  }
-}
 
 // Bytes in memory, as a file to read.
 class MemorySource : public leveldb::RandomAccessFile {
@@ -173,27 +139,11 @@ Answers Get(leveldb::Table* table, const Keys& probes, size_t first) {
   return answers;
 }
 
-// The first key after an opening, which is present.
-void GetFirst(leveldb::Table* table, const Keys& probes, size_t first) {
-  Answers answers;
-  GetRange(table, probes, first, first + 1, &answers);
-  if (answers.count != 1) throw std::runtime_error("the first key is absent");
-}
-
-Answers ScanFirst(leveldb::Table* table, size_t limit) {
-  const std::unique_ptr<leveldb::Iterator> it(table->NewIterator(leveldb::ReadOptions()));
-  Answers answers;
-  it->SeekToFirst();
-  for (size_t i = 0; i < limit && it->Valid(); i++, it->Next()) {
-    answers.Entry(it->key().data(), it->value().data());
-  }
-  Check(it->status());
-  return answers;
-}
-
-Answers Scan(leveldb::Table* table, bool forward) {
-  const std::unique_ptr<leveldb::Iterator> it(table->NewIterator(leveldb::ReadOptions()));
-  const Answers answers = ScanAll(it.get(), forward);
+// Of a table or a database.
+template <typename Source>
+Answers Scan(Source* source, bool forward, size_t limit = SIZE_MAX) {
+  const std::unique_ptr<leveldb::Iterator> it(source->NewIterator(leveldb::ReadOptions()));
+  const Answers answers = ScanAll(it.get(), forward, limit);
   Check(it->status());
   return answers;
 }
@@ -205,14 +155,57 @@ Answers Seek(leveldb::Table* table, const Keys& starts) {
   return answers;
 }
 
+// A table through LevelDB's own file, which maps it into memory if `Env` has maps left.
+class FileTable {
+ public:
+  explicit FileTable(const Command& command) : settings_(command) {
+    const std::string path = command.Path(command.table + ".ldb");
+    file_ = OpenFile(path);
+    uint64_t size = 0;
+    Check(leveldb::Env::Default()->GetFileSize(path, &size));
+    leveldb::Table* table = nullptr;
+    Check(leveldb::Table::Open(settings_.options, file_.get(), size, &table));
+    table_.reset(table);
+  }
+
+  leveldb::Table* get() const { return table_.get(); }
+
+  void Get(const Keys& probes, size_t first, size_t last, Answers* answers) const {
+    GetRange(get(), probes, first, last, answers);
+  }
+  void GetMany(const Keys&, size_t, size_t, Answers*) const {
+    throw std::runtime_error("no such call");
+  }
+  Answers Scan(bool forward, size_t limit) const { return peers::Scan(get(), forward, limit); }
+  Answers Seek(const Keys& starts) const { return peers::Seek(get(), starts); }
+
+ private:
+  const Settings settings_;
+  std::unique_ptr<leveldb::RandomAccessFile> file_;
+  std::unique_ptr<leveldb::Table> table_;
+};
+
+// Fails if LevelDB reads files in another way than the opening says.
+void CheckMapping(const Command& command) {
+  const FileTable table(command);
+  std::ifstream file("/proc/self/maps");
+  std::stringstream maps;
+  maps << file.rdbuf();
+  const bool mapped = maps.str().find("/" + command.table + ".ldb") != std::string::npos;
+  if (mapped == (command.opening == "pread")) {
+    throw std::runtime_error(mapped ? "LevelDB maps the file" : "LevelDB does not map the file");
+  }
+}
+
 Answers Build(const Settings& settings, leveldb::WritableFile* file, const Keys& keys,
-              const Values& values) {
+              const Values& values, bool sync = false) {
   leveldb::TableBuilder builder(settings.options, file);
   const char* value = values.First();
   for (size_t i = 0; i < keys.size(); i++, value = values.After(value)) {
     builder.Add(leveldb::Slice(keys[i], kKeyLen), leveldb::Slice(value, kValueLen));
   }
   Check(builder.Finish());
+  if (sync) Check(file->Sync());
   Check(file->Close());
   Answers answers;
   answers.count = builder.NumEntries();
@@ -270,71 +263,125 @@ void Prepare(const Command& command) {
   }
 }
 
-// As a user opens a table. The counterpart of src/store.rs.
-void OpenAsUsersDo(const Command& command) {
-  using Opened = std::unique_ptr<FileTable>;
-  const auto open = [&](Opened* opened) { opened->reset(new FileTable(command)); };
-  if (command.work == "open") return TimeOpen<Opened>(open);
-  const Keys probes(command.Path(command.probes));
-  if (command.work == "first") {
-    size_t next = 0;
-    return TimeOpen<Opened>([&](Opened* opened) {
-      open(opened);
-      GetFirst(opened->get()->get(), probes, next++ % probes.size());
-    });
-  }
-  MeasureMemory<Opened>([&](Opened* opened) {
-    open(opened);
-    Get(opened->get()->get(), probes, 0);
+// As users build a table: synced, as LevelDB's own are.
+void BuildSynced(const Command& command) {
+  const Keys keys(command.Path("keys"));
+  const Values values(command.Path("values"));
+  const Settings settings(command);
+  const std::string path = command.Path("built-by-leveldb");
+  TimeWriting(keys.size(), path, [&] {
+    leveldb::WritableFile* file = nullptr;
+    Check(leveldb::Env::Default()->NewWritableFile(path, &file));
+    const std::unique_ptr<leveldb::WritableFile> owner(file);
+    Build(settings, file, keys, values, /*sync=*/true);
   });
 }
 
-// Each pass starts with none of the file in the page cache, opens it, and reads each block at most once.
-void RunCold(const Command& command) {
-  const std::string path = command.Path(command.table + ".ldb");
-  const std::string work = command.work.substr(std::strlen("cold-"));
-  Cold cold;
-  Answers answers;
-  if (work == "forward") {
-    const size_t limit = std::stoul(command.probes);
-    DropPages(path);
-    const FileTable table(command);
-    cold.Time(limit, [&] { answers = ScanFirst(table.get(), limit); });
-    return cold.Report(answers);
-  }
-  const Keys probes(command.Path(command.probes));
-  const size_t len = work == "get-few" ? kFew : kBatch;
-  for (size_t first = 0; first < probes.size(); first += len) {
-    const size_t last = std::min(first + len, probes.size());
-    DropPages(path);
-    std::unique_ptr<FileTable> table;
-    const auto open = [&] { table.reset(new FileTable(command)); };
-    if (work == "open") {
-      cold.Time(1, open);
-    } else if (work == "first") {
-      cold.Time(1, [&] {
-        open();
-        GetFirst(table->get(), probes, first);
-      });
-    } else if (work == "get" || work == "get-few") {
-      open();
-      cold.Time(last - first, [&] { GetRange(table->get(), probes, first, last, &answers); });
-    } else {
-      throw std::runtime_error("unknown work " + command.work);
+// Databases. The counterpart of src/database.rs.
+
+std::unique_ptr<leveldb::DB> OpenDatabase(const Settings& settings, const std::string& path) {
+  leveldb::Options options = settings.options;
+  options.create_if_missing = true;
+  leveldb::DB* db = nullptr;
+  Check(leveldb::DB::Open(options, path, &db));
+  return std::unique_ptr<leveldb::DB>(db);
+}
+
+void CompactAll(leveldb::DB* db) { db->CompactRange(nullptr, nullptr); }
+
+// Entries of a write batch.
+constexpr size_t kWriteBatch = 1000;
+
+// Puts or deletes entries, whose numbers are 0, `stride`, 2 * `stride` and so on, modulo their number.
+template <typename Change>
+void WriteBatches(leveldb::DB* db, size_t entries, size_t stride, Change change) {
+  leveldb::WriteBatch batch;
+  for (size_t n = 0, i = 0; n < entries; n++, i = (i + stride) % entries) {
+    change(&batch, i);
+    if ((n + 1) % kWriteBatch == 0 || n + 1 == entries) {
+      Check(db->Write(leveldb::WriteOptions(), &batch));
+      batch.Clear();
     }
   }
-  cold.Report(answers);
+}
+
+void PutAll(leveldb::DB* db, const Keys& keys, const Values& values, size_t stride) {
+  WriteBatches(db, keys.size(), stride, [&](leveldb::WriteBatch* batch, size_t i) {
+    batch->Put(leveldb::Slice(keys[i], kKeyLen), leveldb::Slice(values[i], kValueLen));
+  });
+}
+
+// A database whose entries came in random order, and every second of which was then deleted. A copy of it
+// has lost CURRENT and its MANIFEST.
+void PrepareDatabases(const Command& command) {
+  constexpr size_t kStride = 1'000'003;  // a prime
+  const Keys keys(command.Path("keys"));
+  const Values values(command.Path("values"));
+  const Settings settings(command);
+  const std::filesystem::path old = command.Path("old"), broken = command.Path("broken");
+  std::filesystem::remove_all(old);
+  std::filesystem::remove_all(broken);
+  {
+    const std::unique_ptr<leveldb::DB> db = OpenDatabase(settings, old);
+    PutAll(db.get(), keys, values, kStride);
+    WriteBatches(db.get(), keys.size(), kStride, [&](leveldb::WriteBatch* batch, size_t i) {
+      if (i % 2 == 1) batch->Delete(leveldb::Slice(keys[i], kKeyLen));
+    });
+  }
+  std::filesystem::copy(old, broken);
+  std::filesystem::remove(broken / "CURRENT");
+  for (const auto& entry : std::filesystem::directory_iterator(broken)) {
+    const std::string name = entry.path().filename();
+    if (name.rfind("MANIFEST-", 0) == 0) std::filesystem::remove(entry.path());
+  }
+  Report(0, Answers());
+}
+
+// Times `write`, which leaves a database at `path`, and reads that.
+template <typename Write>
+void TimeDatabase(const Settings& settings, const std::string& path, Write write) {
+  const double start = WallTime();
+  write();
+  const double took = WallTime() - start;
+  const double bytes = FileBytes(path);
+  const Answers answers = Scan(OpenDatabase(settings, path).get(), true);
+  Report(took, answers, bytes);
+  std::filesystem::remove_all(path);
+}
+
+void RunDatabase(const Command& command) {
+  const Settings settings(command);
+  const std::string path = command.Path("database-by-leveldb");
+  std::filesystem::remove_all(path);
+  if (command.work == "database-build") {
+    const Keys keys(command.Path("keys"));
+    const Values values(command.Path("values"));
+    return TimeDatabase(settings, path, [&] {
+      const std::unique_ptr<leveldb::DB> db = OpenDatabase(settings, path);
+      PutAll(db.get(), keys, values, 1);
+      if (command.opening == "compacted") CompactAll(db.get());
+    });
+  }
+  const bool shrinks = command.work == "database-shrink";
+  std::filesystem::copy(command.Path(shrinks ? "old" : "broken"), path);
+  TimeDatabase(settings, path, [&] {
+    if (shrinks) return CompactAll(OpenDatabase(settings, path).get());
+    Check(leveldb::RepairDB(path, settings.options));
+  });
 }
 
 void Run(const Command& command) {
   const std::string& work = command.work;
   if (work == "prepare") return Prepare(command);
-  std::unique_ptr<NoMaps> no_maps;
-  if (command.opening == "pread") no_maps.reset(new NoMaps(command));
-  if (command.opening != "tuned") CheckMapping(command);
-  if (work.rfind("cold-", 0) == 0) return RunCold(command);
-  if (work == "held" || work == "first") return OpenAsUsersDo(command);
-  if (work == "open" && command.opening != "tuned") return OpenAsUsersDo(command);
+  if (work == "build") return BuildSynced(command);
+  if (work == "database-prepare") return PrepareDatabases(command);
+  if (work.rfind("database-", 0) == 0) return RunDatabase(command);
+  if (command.opening != "tuned") {
+    std::unique_ptr<NoMaps> no_maps;
+    if (command.opening == "pread") no_maps.reset(new NoMaps(command));
+    CheckMapping(command);
+    return RunAsUsersDo<FileTable>(command, command.Path(command.table + ".ldb"));
+  }
   if (work == "open" || work == "memory") return Open(command);
   if (work == "build-file") return BuildFile(command);
   if (work == "build-memory") {
@@ -360,4 +407,8 @@ void Run(const Command& command) {
 }  // namespace
 }  // namespace peers
 
-int main(int argc, char** argv) { return peers::Main(argc, argv, peers::Run); }
+int main(int argc, char** argv) {
+  const std::string version =
+      std::to_string(leveldb::kMajorVersion) + "." + std::to_string(leveldb::kMinorVersion);
+  return peers::Main(argc, argv, version, peers::Run);
+}

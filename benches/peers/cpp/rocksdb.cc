@@ -4,6 +4,9 @@
 // restart every 16 keys, Bloom at 10 bits per key, CRC-32C. Lookups go through a read-only database into
 // which the table was ingested, scans through SstFileReader.
 //
+// As users open a database, it has RocksDB's defaults, except for the filter, no compression, and the size
+// of the cache.
+//
 // Nothing is mapped: RocksDB verifies a mapped block each time that it is read, and a block in its cache
 // only once, so that the cache is what suits it best.
 
@@ -16,11 +19,13 @@
 #include <rocksdb/sst_file_reader.h>
 #include <rocksdb/sst_file_writer.h>
 #include <rocksdb/table.h>
+#include <rocksdb/version.h>
 
 #include <algorithm>
 #include <memory>
 #include <vector>
 
+#include "store.h"
 #include "workload.h"
 
 namespace peers {
@@ -30,72 +35,90 @@ void Check(const rocksdb::Status& status) {
   if (!status.ok()) throw std::runtime_error(status.ToString());
 }
 
-rocksdb::Options Settings(const std::string& table) {
+bool IsTuned(const Command& command) { return command.opening == "tuned"; }
+
+rocksdb::Options Settings(const Command& command) {
   rocksdb::BlockBasedTableOptions blocks;
-  blocks.block_size = 4096;
-  blocks.block_restart_interval = 16;
-  blocks.checksum = rocksdb::kCRC32c;
+  if (IsTuned(command)) {
+    blocks.block_size = 4096;
+    blocks.block_restart_interval = 16;
+    blocks.checksum = rocksdb::kCRC32c;
+  }
   blocks.filter_policy.reset(rocksdb::NewBloomFilterPolicy(kBloomBits));
-  blocks.block_cache = rocksdb::NewLRUCache(kCacheBytes);
+  blocks.block_cache = rocksdb::NewLRUCache(IsTuned(command) ? kCacheBytes : kUsersCacheBytes);
   rocksdb::Options options;
   options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(blocks));
   options.compression =
-      table == "snappy" ? rocksdb::kSnappyCompression : rocksdb::kNoCompression;
+      command.table == "snappy" ? rocksdb::kSnappyCompression : rocksdb::kNoCompression;
   return options;
 }
 
 std::string TablePath(const Command& command) { return command.Path(command.table + ".rocksdb"); }
-std::string DatabasePath(const Command& command) { return command.Path(command.table + "-db"); }
+std::string DatabasePath(const Command& command) {
+  return command.Path(IsTuned(command) ? command.table + "-db" : "rocksdb");
+}
 
-Answers Get(rocksdb::DB* db, const Keys& probes, size_t first) {
-  Answers answers;
+std::unique_ptr<rocksdb::DB> OpenReadOnly(const Command& command) {
+  rocksdb::DB* db = nullptr;
+  Check(rocksdb::DB::OpenForReadOnly(Settings(command), DatabasePath(command), &db));
+  return std::unique_ptr<rocksdb::DB>(db);
+}
+
+void GetRange(rocksdb::DB* db, const Keys& probes, size_t first, size_t last, Answers* answers) {
   const rocksdb::ReadOptions options;
   rocksdb::PinnableSlice value;
-  for (size_t n = 0, i = first; n < probes.size(); n++, i++) {
-    if (i == probes.size()) i = 0;
+  for (size_t i = first; i < last; i++) {
     const rocksdb::Slice key(probes[i], kKeyLen);
     const rocksdb::Status status = db->Get(options, db->DefaultColumnFamily(), key, &value);
     if (status.ok()) {
-      answers.Value(value.data());
+      answers->Value(value.data());
     } else if (!status.IsNotFound()) {
       Check(status);
     }
     value.Reset();
   }
+}
+
+// All probes, from number `first` on and around.
+Answers Get(rocksdb::DB* db, const Keys& probes, size_t first) {
+  Answers answers;
+  GetRange(db, probes, first, probes.size(), &answers);
+  GetRange(db, probes, 0, first, &answers);
   return answers;
 }
 
-Answers MultiGet(rocksdb::DB* db, const Keys& probes) {
-  Answers answers;
+void MultiGet(rocksdb::DB* db, const Keys& probes, size_t first, size_t last, Answers* answers) {
   const rocksdb::ReadOptions options;
   std::vector<rocksdb::Slice> keys(kBatch);
   std::vector<rocksdb::PinnableSlice> values(kBatch);
   std::vector<rocksdb::Status> statuses(kBatch);
-  for (size_t i = 0; i < probes.size(); i += kBatch) {
-    const size_t n = std::min(kBatch, probes.size() - i);
+  for (size_t i = first; i < last; i += kBatch) {
+    const size_t n = std::min(kBatch, last - i);
     for (size_t j = 0; j < n; j++) keys[j] = rocksdb::Slice(probes[i + j], kKeyLen);
     db->MultiGet(options, db->DefaultColumnFamily(), n, keys.data(), values.data(),
                  statuses.data());
     for (size_t j = 0; j < n; j++) {
       if (statuses[j].ok()) {
-        answers.Value(values[j].data());
+        answers->Value(values[j].data());
       } else if (!statuses[j].IsNotFound()) {
         Check(statuses[j]);
       }
       values[j].Reset();
     }
   }
-  return answers;
 }
 
-Answers Scan(rocksdb::SstFileReader* table, bool forward) {
+// Of a table or a database.
+template <typename Source>
+Answers Scan(Source* table, bool forward, size_t limit = SIZE_MAX) {
   const std::unique_ptr<rocksdb::Iterator> it(table->NewIterator(rocksdb::ReadOptions()));
-  const Answers answers = ScanAll(it.get(), forward);
+  const Answers answers = ScanAll(it.get(), forward, limit);
   Check(it->status());
   return answers;
 }
 
-Answers Seek(rocksdb::SstFileReader* table, const Keys& starts) {
+template <typename Source>
+Answers Seek(Source* table, const Keys& starts) {
   const std::unique_ptr<rocksdb::Iterator> it(table->NewIterator(rocksdb::ReadOptions()));
   const Answers answers = SeekEach<rocksdb::Slice>(it.get(), starts);
   Check(it->status());
@@ -151,7 +174,7 @@ class UnsyncedEnv : public rocksdb::EnvWrapper {
 void TimeBuild(const Command& command, rocksdb::Env* env, const std::string& path) {
   const Keys keys(command.Path("keys"));
   const Values values(command.Path("values"));
-  rocksdb::Options options = Settings(command.table);
+  rocksdb::Options options = Settings(command);
   options.env = env;
   TimeSecondPass(keys.size(), [&] { return Build(options, path, keys, values); });
   Check(env->DeleteFile(path));
@@ -170,7 +193,7 @@ void BuildFile(const Command& command) {
 
 // From the file: there is no way to give RocksDB memory that would not copy it.
 void Open(const Command& command) {
-  const rocksdb::Options options = Settings(command.table);
+  const rocksdb::Options options = Settings(command);
   using Opened = std::unique_ptr<rocksdb::SstFileReader>;
   const auto open = [&](Opened* opened) {
     opened->reset(new rocksdb::SstFileReader(options));
@@ -180,44 +203,82 @@ void Open(const Command& command) {
   TimeOpen<Opened>(open);
 }
 
-// Writes the table, and a database that holds nothing else.
-void Prepare(const Command& command) {
-  rocksdb::Options options = Settings(command.table);
-  const std::string path = TablePath(command);
-  const Keys keys(command.Path("keys"));
-  const Values values(command.Path("values"));
-  Build(options, path, keys, values);
-  Check(rocksdb::DestroyDB(DatabasePath(command), options));
+// Writes a table, and a database that holds nothing else at `path`.
+void WriteDatabase(const Command& command, const std::string& path, const Keys& keys,
+                   const Values& values) {
+  rocksdb::Options options = Settings(command);
+  const std::string table = IsTuned(command) ? TablePath(command) : path + ".sst";
+  Build(options, table, keys, values);
+  Check(rocksdb::DestroyDB(path, options));
   options.create_if_missing = true;
   rocksdb::DB* db = nullptr;
-  Check(rocksdb::DB::Open(options, DatabasePath(command), &db));
+  Check(rocksdb::DB::Open(options, path, &db));
   const std::unique_ptr<rocksdb::DB> owner(db);
-  Check(db->IngestExternalFile({path}, rocksdb::IngestExternalFileOptions()));
+  rocksdb::IngestExternalFileOptions ingestion;
+  ingestion.move_files = !IsTuned(command);
+  Check(db->IngestExternalFile({table}, ingestion));
+}
+
+void Prepare(const Command& command) {
+  const Keys keys(command.Path("keys"));
+  const Values values(command.Path("values"));
+  WriteDatabase(command, DatabasePath(command), keys, values);
   Report(0, Answers());
 }
 
+// As users do, who need not wait for a compaction: the table is synced, and then moved into the database.
+void BuildDatabase(const Command& command) {
+  const Keys keys(command.Path("keys"));
+  const Values values(command.Path("values"));
+  const std::string path = command.Path("built-by-rocksdb");
+  TimeWriting(keys.size(), path, [&] { WriteDatabase(command, path, keys, values); });
+}
+
+// A database as users open it.
+class Database {
+ public:
+  explicit Database(const Command& command) : db_(OpenReadOnly(command)) {}
+
+  void Get(const Keys& probes, size_t first, size_t last, Answers* answers) const {
+    GetRange(db_.get(), probes, first, last, answers);
+  }
+  void GetMany(const Keys& probes, size_t first, size_t last, Answers* answers) const {
+    MultiGet(db_.get(), probes, first, last, answers);
+  }
+  Answers Scan(bool forward, size_t limit) const { return peers::Scan(db_.get(), forward, limit); }
+  Answers Seek(const Keys& starts) const { return peers::Seek(db_.get(), starts); }
+
+ private:
+  const std::unique_ptr<rocksdb::DB> db_;
+};
+
 void Lookup(const Command& command) {
-  rocksdb::DB* db = nullptr;
-  Check(rocksdb::DB::OpenForReadOnly(Settings(command.table), DatabasePath(command), &db));
-  const std::unique_ptr<rocksdb::DB> owner(db);
+  const std::unique_ptr<rocksdb::DB> owner = OpenReadOnly(command);
+  rocksdb::DB* const db = owner.get();
   const Keys probes(command.Path(command.probes));
   if (command.work == "threads") {
     TimeThreads(probes.size(), [&](size_t first) { return Get(db, probes, first); });
-  } else {
+  } else if (command.work == "get-many") {
     TimeSecondPass(probes.size(), [&] {
-      return command.work == "get-many" ? MultiGet(db, probes) : Get(db, probes, 0);
+      Answers answers;
+      MultiGet(db, probes, 0, probes.size(), &answers);
+      return answers;
     });
+  } else {
+    TimeSecondPass(probes.size(), [&] { return Get(db, probes, 0); });
   }
 }
 
 void Run(const Command& command) {
   const std::string& work = command.work;
   if (work == "prepare") return Prepare(command);
+  if (work == "build") return BuildDatabase(command);
+  if (!IsTuned(command)) return RunAsUsersDo<Database>(command, DatabasePath(command));
   if (work == "open" || work == "memory") return Open(command);
   if (work == "build-memory") return BuildInMemory(command);
   if (work == "build-file") return BuildFile(command);
   if (work == "get" || work == "get-many" || work == "threads") return Lookup(command);
-  rocksdb::SstFileReader table(Settings(command.table));
+  rocksdb::SstFileReader table(Settings(command));
   Check(table.Open(TablePath(command)));
   if (work == "forward" || work == "backward") {
     const size_t entries = Keys(command.Path("keys")).size();
@@ -233,4 +294,6 @@ void Run(const Command& command) {
 }  // namespace
 }  // namespace peers
 
-int main(int argc, char** argv) { return peers::Main(argc, argv, peers::Run); }
+int main(int argc, char** argv) {
+  return peers::Main(argc, argv, rocksdb::GetRocksVersionAsString(), peers::Run);
+}

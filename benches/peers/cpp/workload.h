@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <string>
@@ -55,6 +56,10 @@ class Values {
  public:
   explicit Values(const std::string& path) : bytes_(ReadFile(path)) {}
 
+  const char* operator[](size_t i) const {
+    return bytes_.data() + i * kValueLen % bytes_.size();
+  }
+
   // In place of a modulo for each entry: the value after `value`, in a circle.
   const char* First() const { return bytes_.data(); }
   const char* After(const char* value) const {
@@ -90,16 +95,16 @@ struct Answers {
   }
 };
 
-// All entries, from either end. RocksDB's iterators have LevelDB's functions.
+// Entries from either end, all or at most `limit`. RocksDB's iterators have LevelDB's functions.
 template <typename Iterator>
-Answers ScanAll(Iterator* it, bool forward) {
+Answers ScanAll(Iterator* it, bool forward, size_t limit = SIZE_MAX) {
   Answers answers;
   if (forward) {
-    for (it->SeekToFirst(); it->Valid(); it->Next()) {
+    for (it->SeekToFirst(); it->Valid() && answers.count < limit; it->Next()) {
       answers.Entry(it->key().data(), it->value().data());
     }
   } else {
-    for (it->SeekToLast(); it->Valid(); it->Prev()) {
+    for (it->SeekToLast(); it->Valid() && answers.count < limit; it->Prev()) {
       answers.Entry(it->key().data(), it->value().data());
     }
   }
@@ -132,6 +137,16 @@ inline double WallTime() {
   return std::chrono::duration<double, std::nano>(now).count();
 }
 
+// Size of a file, or of all files in a directory.
+inline double FileBytes(const std::filesystem::path& path) {
+  if (!std::filesystem::is_directory(path)) {
+    return static_cast<double>(std::filesystem::file_size(path));
+  }
+  double bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(path)) bytes += FileBytes(entry);
+  return bytes;
+}
+
 inline void Report(double measured, const Answers& answers, double disk_bytes = 0) {
   std::printf("%.3f %016llx %llu %.3f\n", measured,
               static_cast<unsigned long long>(answers.checksum),
@@ -147,8 +162,26 @@ void TimeSecondPass(size_t operations, Pass pass) {
   Report((ProcessorTime() - start) / static_cast<double>(operations), answers);
 }
 
-// Drops a file that was synced from the page cache.
+// One pass, with the files it writes at `path`, which are removed before it: elapsed nanoseconds for each of
+// `operations`, since libraries write and sync in threads of their own, and the size of the files.
+template <typename Pass>
+void TimeWriting(size_t operations, const std::string& path, Pass pass) {
+  std::filesystem::remove_all(path);
+  const double start = WallTime();
+  pass();
+  const double took = WallTime() - start;
+  Answers answers;
+  answers.count = operations;
+  Report(took / static_cast<double>(operations), answers, FileBytes(path));
+  std::filesystem::remove_all(path);
+}
+
+// Drops a file that was synced, or all files of a directory, from the page cache.
 inline void DropPages(const std::string& path) {
+  if (std::filesystem::is_directory(path)) {
+    for (const auto& entry : std::filesystem::directory_iterator(path)) DropPages(entry.path());
+    return;
+  }
   const int file = open(path.c_str(), O_RDONLY);
   const bool dropped = file >= 0 && posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED) == 0;
   if (file >= 0) close(file);
@@ -254,7 +287,7 @@ void MeasureMemory(Open open) {
   Report(heap_bytes() - before, Answers());
 }
 
-// The command line: DIRECTORY WORK TABLE PROBES [OPENING].
+// The command line: DIRECTORY WORK TABLE PROBES [OPENING]; none prints the library's version.
 struct Command {
   const std::string directory, work, table, probes, opening;
 
@@ -262,8 +295,12 @@ struct Command {
 };
 
 template <typename Run>
-int Main(int argc, char** argv, Run run) {
+int Main(int argc, char** argv, const std::string& version, Run run) {
   try {
+    if (argc == 1) {
+      std::puts(version.c_str());
+      return 0;
+    }
     if (argc != 5 && argc != 6) {
       throw std::runtime_error("usage: peer DIRECTORY WORK TABLE PROBES [OPENING]");
     }

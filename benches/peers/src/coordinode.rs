@@ -1,13 +1,13 @@
-//! Runs the workload with `coordinode-lsm-tree`, with its defaults. It began as `lsm-tree`, and its calls are nearly the same.
+//! Runs the workload with `coordinode-lsm-tree`, with its defaults, except for the size of the cache. It began as `lsm-tree`, and its calls are nearly the same.
 
-use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
-use ::coordinode::{AbstractTree as _, AnyTree, Config, Guard, MAX_SEQNO};
+use ::coordinode::{AbstractTree as _, AnyTree, Cache, Config, Guard, MAX_SEQNO};
 use anyhow::Result;
 
 use crate::store::{Store, walk};
-use crate::workload::{Answers, Key, SEEK_STEPS};
+use crate::workload::{Answers, Key, SEEK_STEPS, USERS_CACHE_BYTES};
 
 pub struct Coordinode {
     tree: AnyTree,
@@ -15,9 +15,6 @@ pub struct Coordinode {
 
 /// Keys are ingested in order, which writes them to their last level at once.
 pub fn write<'a>(path: &Path, entries: impl Iterator<Item = (&'a Key, &'a [u8])>) -> Result<()> {
-    if path.exists() {
-        fs::remove_dir_all(path)?;
-    }
     let Coordinode { tree } = Coordinode::open(path)?;
     let mut ingestion = tree.ingestion()?;
     for (key, value) in entries {
@@ -29,8 +26,9 @@ pub fn write<'a>(path: &Path, entries: impl Iterator<Item = (&'a Key, &'a [u8])>
 impl Coordinode {
     pub fn open(path: &Path) -> Result<Coordinode> {
         let config = Config::new(path, Default::default(), Default::default());
+        let cache = Cache::with_capacity_bytes(USERS_CACHE_BYTES);
         Ok(Coordinode {
-            tree: config.open()?,
+            tree: config.use_cache(Arc::new(cache)).open()?,
         })
     }
 

@@ -1,52 +1,91 @@
-//! Runs the workload with what a user might take instead of a table: `lsm-tree`, `redb`, LMDB (`heed`), `fst` and `cdb64`, each
-//! with its defaults. `coordinode.rs` has another one.
+//! Runs the workload with what a user might take instead of a table: here `lsm-tree`, `redb`, LMDB (`heed`) and `cdb64`, each with its
+//! defaults, except for the size of the cache. `coordinode.rs`, `dictionaries.rs` and `ports.rs` have others.
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Write as _};
+use std::io::BufWriter;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use cdb64::{CdbHash, CdbWriter};
-use fst::{IntoStreamer as _, Streamer as _};
 use heed::types::Bytes;
 use heed::{CommitOrAbort, EnvOpenOptions, RoTxn, WithoutTls};
 use lsm_tree::{AbstractTree as _, AnyTree, SeqNo};
-use memmap2::Mmap;
 use redb::{
     ReadOnlyDatabase, ReadOnlyTable, ReadableDatabase as _, ReadableTable as _, TableDefinition,
 };
 
 use crate::coordinode::{self, Coordinode};
+use crate::dictionaries::{Fst, Tantivy, write_fst, write_tantivy};
+use crate::ports::{self, Bedrock, Rusty};
 use crate::store::{self, Store, walk};
-use crate::workload::{self, Answers, Key, Measured, SEEK_STEPS, VALUE_LEN};
+use crate::workload::{self, Answers, Key, Measured, SEEK_STEPS, USERS_CACHE_BYTES};
 
 pub fn run(peer: &str, directory: &Path, work: &str, probes: &str) -> Result<Measured> {
     let path = directory.join(peer);
-    if work == "prepare" {
-        let keys = workload::read_keys(directory, "keys")?;
-        let values = workload::read(directory, "values")?;
-        let entries = keys.iter().zip(values.chunks_exact(VALUE_LEN).cycle());
-        match peer {
-            "lsm-tree" => write_lsm_tree(&path, entries)?,
-            "redb" => write_redb(&path, entries)?,
-            "fst" => write_fst(&path, entries)?,
-            "cdb64" => write_cdb(&path, entries)?,
-            "coordinode" => coordinode::write(&path, entries)?,
-            _ => write_lmdb(&path, entries)?,
+    match (work, peer) {
+        ("prepare", _) => {
+            workload::remove(&path)?;
+            let (keys, values) = read_entries(directory)?;
+            let entries = workload::entries(&keys, &values);
+            match peer {
+                "rusty-leveldb" | "bedrock-leveldb" => ports::write_table_files(&path, entries)?,
+                _ => write(peer, &path, entries)?,
+            }
+            Ok(Measured {
+                figure: 0.0,
+                disk_bytes: 0.0,
+                answers: Answers::default(),
+            })
         }
-        return Ok(Measured {
-            figure: 0.0,
-            disk_bytes: 0.0,
-            answers: Answers::default(),
-        });
+        ("build", _) => {
+            let (keys, values) = read_entries(directory)?;
+            let path = directory.join("built-by-".to_owned() + peer);
+            let entries = workload::entries(&keys, &values);
+            workload::time_writing(keys.len(), &path, || write(peer, &path, entries))
+        }
+        (_, "lsm-tree") => store::run(directory, &path, work, probes, || LsmTree::open(&path)),
+        (_, "redb") => store::run(directory, &path, work, probes, || Redb::open(&path)),
+        (_, "fst") => store::run(directory, &path, work, probes, || Fst::open(&path)),
+        (_, "tantivy-sstable") => {
+            store::run(directory, &path, work, probes, || Tantivy::open(&path))
+        }
+        (_, "lmdb") => store::run(directory, &path, work, probes, || Lmdb::open(&path)),
+        (_, "cdb64") => store::run(directory, &path, work, probes, || Cdb::open(&path)),
+        (_, "coordinode") => store::run(directory, &path, work, probes, || Coordinode::open(&path)),
+        (_, "bedrock-leveldb") => {
+            store::run(directory, &path, work, probes, || Bedrock::open(&path))
+        }
+        (_, "rusty-leveldb") => {
+            let keys = workload::read_keys(directory, "keys")?;
+            let last = *keys.last().context("no keys")?;
+            store::run(directory, &path, work, probes, || Rusty::open(&path, last))
+        }
+        _ => bail!("unknown peer {peer}"),
     }
+}
+
+fn read_entries(directory: &Path) -> Result<(Vec<Key>, Vec<u8>)> {
+    let keys = workload::read_keys(directory, "keys")?;
+    Ok((keys, workload::read(directory, "values")?))
+}
+
+/// Writes all entries in each library's ordinary way.
+fn write<'a>(
+    peer: &str,
+    path: &Path,
+    entries: impl Iterator<Item = (&'a Key, &'a [u8])>,
+) -> Result<()> {
     match peer {
-        "lsm-tree" => store::run(directory, &path, work, probes, || LsmTree::open(&path)),
-        "redb" => store::run(directory, &path, work, probes, || Redb::open(&path)),
-        "fst" => store::run(directory, &path, work, probes, || Fst::open(&path)),
-        "lmdb" => store::run(directory, &path, work, probes, || Lmdb::open(&path)),
-        "cdb64" => store::run(directory, &path, work, probes, || Cdb::open(&path)),
-        "coordinode" => store::run(directory, &path, work, probes, || Coordinode::open(&path)),
+        "lsm-tree" => write_lsm_tree(path, entries),
+        "redb" => write_redb(path, entries),
+        "fst" => write_fst(path, entries),
+        "tantivy-sstable" => write_tantivy(path, entries),
+        "lmdb" => write_lmdb(path, entries),
+        "cdb64" => write_cdb(path, entries),
+        "coordinode" => coordinode::write(path, entries),
+        "bedrock-leveldb" => ports::write_bedrock(path, entries),
+        "rusty-leveldb" => ports::write_rusty(path, entries),
         _ => bail!("unknown peer {peer}"),
     }
 }
@@ -60,9 +99,6 @@ fn write_lsm_tree<'a>(
     path: &Path,
     entries: impl Iterator<Item = (&'a Key, &'a [u8])>,
 ) -> Result<()> {
-    if path.exists() {
-        fs::remove_dir_all(path)?;
-    }
     let LsmTree { tree } = LsmTree::open(path)?;
     let mut ingestion = tree.ingestion()?;
     for (key, value) in entries {
@@ -74,8 +110,9 @@ fn write_lsm_tree<'a>(
 impl LsmTree {
     fn open(path: &Path) -> Result<LsmTree> {
         let config = lsm_tree::Config::new(path, Default::default(), Default::default());
+        let cache = lsm_tree::Cache::with_capacity_bytes(USERS_CACHE_BYTES);
         Ok(LsmTree {
-            tree: config.open()?,
+            tree: config.use_cache(Arc::new(cache)).open()?,
         })
     }
 
@@ -129,11 +166,14 @@ struct Redb {
     _database: ReadOnlyDatabase,
 }
 
+fn redb_builder() -> redb::Builder {
+    let mut builder = redb::Builder::new();
+    builder.set_cache_size(USERS_CACHE_BYTES as usize);
+    builder
+}
+
 fn write_redb<'a>(path: &Path, entries: impl Iterator<Item = (&'a Key, &'a [u8])>) -> Result<()> {
-    if path.exists() {
-        fs::remove_file(path)?;
-    }
-    let database = redb::Database::create(path)?;
+    let database = redb_builder().create(path)?;
     let transaction = database.begin_write()?;
     let mut table = transaction.open_table(REDB_TABLE)?;
     for (key, value) in entries {
@@ -153,7 +193,7 @@ type RedbEntry<'a> = redb::Result<
 
 impl Redb {
     fn open(path: &Path) -> Result<Redb> {
-        let database = ReadOnlyDatabase::open(path)?;
+        let database = redb_builder().open_read_only(path)?;
         Ok(Redb {
             table: database.begin_read()?.open_table(REDB_TABLE)?,
             _database: database,
@@ -219,9 +259,6 @@ fn lmdb_environment(path: &Path) -> Result<heed::Env<WithoutTls>> {
 }
 
 fn write_lmdb<'a>(path: &Path, entries: impl Iterator<Item = (&'a Key, &'a [u8])>) -> Result<()> {
-    if path.exists() {
-        fs::remove_dir_all(path)?;
-    }
     fs::create_dir_all(path)?;
     let environment = lmdb_environment(path)?;
     let opened = environment.create_databases_and_commit(
@@ -295,83 +332,6 @@ impl Store for Lmdb {
             );
             let entries = self.entries.range(&self.transaction, &from)?;
             walk(entries, SEEK_STEPS, &mut answers, Lmdb::add)?;
-        }
-        Ok(answers)
-    }
-}
-
-/// The map has the number of each key's entry. Values are in another file, end to end.
-struct Fst {
-    map: fst::Map<Mmap>,
-    values: Mmap,
-}
-
-fn write_fst<'a>(path: &Path, entries: impl Iterator<Item = (&'a Key, &'a [u8])>) -> Result<()> {
-    fs::create_dir_all(path)?;
-    let mut map = fst::MapBuilder::new(BufWriter::new(File::create(path.join("map"))?))?;
-    let mut values = BufWriter::new(File::create(path.join("values"))?);
-    for ((key, value), number) in entries.zip(0..) {
-        map.insert(key, number)?;
-        values.write_all(value)?;
-    }
-    map.into_inner()?.into_inner()?;
-    values.into_inner()?;
-    Ok(())
-}
-
-impl Fst {
-    fn open(path: &Path) -> Result<Fst> {
-        let map = |name| -> Result<Mmap> {
-            let file = File::open(path.join(name))?;
-            // SAFETY: the file is in this benchmark's own directory, and nothing changes it.
-            Ok(unsafe { Mmap::map(&file)? })
-        };
-        Ok(Fst {
-            map: fst::Map::new(map("map")?)?,
-            values: map("values")?,
-        })
-    }
-
-    fn value(&self, number: u64) -> Result<&[u8]> {
-        let start = number as usize * VALUE_LEN;
-        let value = self.values.get(start..start + VALUE_LEN);
-        value.context("the file of values is short")
-    }
-
-    fn walk(&self, from: &[u8], limit: usize, answers: &mut Answers) -> Result<()> {
-        let mut entries = self.map.range().ge(from).into_stream();
-        for _ in 0..limit {
-            let Some((key, number)) = entries.next() else {
-                break;
-            };
-            answers.entry(key, self.value(number)?);
-        }
-        Ok(())
-    }
-}
-
-impl Store for Fst {
-    fn get(&self, key: &Key, answers: &mut Answers) -> Result<()> {
-        if let Some(number) = self.map.get(key) {
-            answers.value(self.value(number)?);
-        }
-        Ok(())
-    }
-
-    fn forward(&self, limit: usize) -> Result<Answers> {
-        let mut answers = Answers::default();
-        self.walk(&[], limit, &mut answers)?;
-        Ok(answers)
-    }
-
-    fn backward(&self) -> Result<Answers> {
-        bail!("no such call")
-    }
-
-    fn seek(&self, starts: &[Key]) -> Result<Answers> {
-        let mut answers = Answers::default();
-        for start in starts {
-            self.walk(start, SEEK_STEPS, &mut answers)?;
         }
         Ok(answers)
     }

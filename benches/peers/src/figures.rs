@@ -4,18 +4,27 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use crate::openings::{
-    COLD, COLD_WORK, GOALS, Goal, HELD, Measure, Opening, TURNS, WARM, WARM_WORK, Work,
+    BUILD, BUILD_WORK, COLD, COLD_WORK, DATABASES, GOALS, Goal, HELD, Measure, Opening, TURNS,
+    WARM, WARM_WORK, Work,
 };
-use crate::workload::Measured;
+use crate::workload::{Answers, Measured};
 
 /// The figures of one part, warm or cold: those of all rounds, in the order of the rounds.
 #[derive(Default)]
 pub struct Figures {
     /// By the names of opening and work.
     cells: HashMap<(&'static str, &'static str), Vec<Measured>>,
+    /// Cells of a peer that is known to lose entries: how many it found, and how many there are.
+    wrong: HashMap<(&'static str, &'static str), (u64, u64)>,
     /// Whether the system counts what is read from the disk.
     pub disk_is_counted: bool,
 }
+
+/// How far rounds may differ, as a share of the median, before a cell is marked.
+const MOST_SPREAD: f64 = 0.1;
+
+/// Explains the mark.
+pub const LEGEND: &str = "`~`: the rounds differ by more than 10 %.";
 
 /// The median of the rounds, and the least and greatest.
 #[derive(Clone, Copy)]
@@ -35,6 +44,12 @@ impl Spread {
             least: *figures.first()?,
             greatest: *figures.last()?,
         })
+    }
+
+    /// Marks a cell whose rounds differ much.
+    fn mark(self, cell: &str) -> String {
+        let differ = self.greatest - self.least > MOST_SPREAD * self.median;
+        format!("{}{cell}", if differ { "~" } else { "" })
     }
 
     /// Shows a ratio, which has no range if there was one round only.
@@ -57,6 +72,12 @@ impl Figures {
         cell.push(measured);
     }
 
+    /// Remembers that the opening found other entries than there are.
+    pub fn add_wrong(&mut self, opening: &Opening, work: &Work, found: Answers, of: Answers) {
+        let counts = (found.count, of.count);
+        self.wrong.insert((opening.name, work.name), counts);
+    }
+
     fn rounds(&self, opening: &'static str, work: &'static str) -> &[Measured] {
         self.cells.get(&(opening, work)).map_or(&[], Vec::as_slice)
     }
@@ -66,8 +87,8 @@ impl Figures {
         rounds.map(|measured| measured.figure)
     }
 
-    fn median(&self, opening: &'static str, work: &'static str) -> Option<f64> {
-        Spread::of(self.all(opening, work)).map(|spread| spread.median)
+    fn spread(&self, opening: &'static str, work: &'static str) -> Option<Spread> {
+        Spread::of(self.all(opening, work))
     }
 
     fn disk_bytes(&self, opening: &'static str, work: &'static str) -> Option<f64> {
@@ -117,12 +138,22 @@ impl Figures {
     /// docs/performance.md: as users open a table, warm.
     pub fn warm_matrix(&self) -> String {
         self.matrix(WARM, WARM_WORK, |opening, work| {
-            self.median(opening, work)
-                .map_or("-".into(), |figure| match work {
-                    HELD => format!("{:.1} MB", figure / 1e6),
-                    _ => time(figure),
-                })
+            self.warm_cell(opening, work)
         })
+    }
+
+    fn warm_cell(&self, opening: &'static str, work: &'static str) -> String {
+        let Some(spread) = self.spread(opening, work) else {
+            return "-".into();
+        };
+        let mut cell = spread.mark(&match work {
+            HELD => format!("{:.1} MB", spread.median / 1e6),
+            _ => time(spread.median),
+        });
+        if let Some((found, of)) = self.wrong.get(&(opening, work)) {
+            cell += &format!(" (wrong: {found} of {of} found)");
+        }
+        cell
     }
 
     /// docs/performance.md: as users open a table, cold.
@@ -133,12 +164,49 @@ impl Figures {
     }
 
     fn cold_cell(&self, opening: &'static str, work: &'static str) -> String {
-        match (self.median(opening, work), self.disk_bytes(opening, work)) {
-            (None, _) => "-".into(),
-            (Some(ratio), _) if work == TURNS => format!("{ratio:.2}"),
-            (Some(figure), None) => time(figure),
-            (Some(figure), Some(bytes)) => format!("{}, {}", time(figure), size(bytes)),
+        let Some(spread) = self.spread(opening, work) else {
+            return "-".into();
+        };
+        let cell = match (work, self.disk_bytes(opening, work)) {
+            (TURNS, _) => format!("{:.2}", spread.median),
+            (_, None) => time(spread.median),
+            (_, Some(bytes)) => format!("{}, {}", time(spread.median), size(bytes)),
+        };
+        spread.mark(&cell)
+    }
+
+    /// docs/performance.md: building.
+    pub fn build_table(&self) -> String {
+        let mut text = header("built by", ["time per entry", "bytes on disk"]);
+        for opening in BUILD {
+            if let Some(cells) = self.written(opening.name, BUILD_WORK.name) {
+                row(&mut text, opening.what, cells);
+            }
         }
+        text
+    }
+
+    /// docs/performance.md: databases. `before` has the sizes of the old ones, by the name of the work.
+    pub fn database_table(&self, before: impl Fn(&str) -> Option<u64>) -> String {
+        let mut text = header("work", ["time", "bytes before", "bytes after"]);
+        for (work, openings) in DATABASES {
+            for opening in *openings {
+                if let Some([time, after]) = self.written(opening.name, work.name) {
+                    let before = before(work.name).map_or("-".into(), |bytes| size(bytes as f64));
+                    row(&mut text, opening.what, [time, before, after]);
+                }
+            }
+        }
+        text
+    }
+
+    /// Time and size of what was written.
+    fn written(&self, opening: &'static str, work: &'static str) -> Option<[String; 2]> {
+        let spread = self.spread(opening, work)?;
+        let rounds = self.rounds(opening, work).iter();
+        let bytes = Spread::of(rounds.map(|measured| measured.disk_bytes))?;
+        let cells = [time(spread.median), size(bytes.median)];
+        Some([spread.mark(&cells[0]), bytes.mark(&cells[1])])
     }
 }
 
@@ -169,7 +237,7 @@ pub fn readme(warm: &Figures, cold: &Figures) -> String {
     ];
     let mut text = header("opened by", columns);
     for (what, opening, in_use) in rows {
-        let in_cache = |work| warm.median(opening, work).map_or("-".into(), time);
+        let in_cache = |work| warm.warm_cell(opening, work);
         let cells = [
             cold.cold_cell(opening, "first"),
             cold.cold_cell(in_use, "present"),
@@ -257,7 +325,8 @@ fn time(nanoseconds: f64) -> String {
         n if n < 999.5 => format!("{n:.0} ns"),
         n if n < 9995.0 => format!("{:.2} µs", n / 1e3),
         n if n < 999_950.0 => format!("{:.1} µs", n / 1e3),
-        n => format!("{:.1} ms", n / 1e6),
+        n if n < 9995e6 => format!("{:.1} ms", n / 1e6),
+        n => format!("{:.1} s", n / 1e9),
     }
 }
 

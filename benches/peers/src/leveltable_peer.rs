@@ -17,6 +17,9 @@ pub fn run(
     opening: &str,
 ) -> Result<Measured> {
     let path = directory.join(table).with_extension("ldb");
+    if work == "build" {
+        return build(directory, table);
+    }
     if opening != TUNED {
         return store::run(directory, &path, work, probes, || open(&path, opening));
     }
@@ -181,6 +184,18 @@ fn seek(table: &Table, starts: &[Key]) -> Result<Answers> {
         }
     }
     Ok(answers)
+}
+
+/// As users build a table: it appears synced.
+fn build(directory: &Path, table: &str) -> Result<Measured> {
+    let keys = workload::read_keys(directory, "keys")?;
+    let values = workload::read(directory, "values")?;
+    let options = workload::write_options(table);
+    let path = directory.join("built-by-leveltable");
+    workload::time_writing(keys.len(), &path, || {
+        workload::fill(options.create(&path)?, &keys, &values)?;
+        Ok(())
+    })
 }
 
 fn build_in_memory(directory: &Path, table: &str) -> Result<Measured> {

@@ -1,4 +1,4 @@
-//! The ways that users open a table, warm and cold, and the work that is measured on each.
+//! The ways that users open a table, warm and cold, and the work that is measured on each; the ways to build tables and databases.
 
 use crate::peer::Peer;
 
@@ -29,9 +29,13 @@ const fn opening(
     }
 }
 
-use Peer::{Cdb, Coordinode, Disk, Fst, Leveldb, Leveltable, Lmdb, LsmTree, Redb};
+use Peer::{
+    BedrockLeveldb, Cdb, Coordinode, Disk, Fst, Leveldb, Leveltable, Lmdb, LsmTree, Redb, Rocksdb,
+    RustyLeveldb, Sstable, TantivySstable,
+};
 
 // Opened in one way, warm and cold.
+const ROCKSDB: Opening = opening("rocksdb", "RocksDB 7.8, Bloom", Rocksdb, "default", "raw");
 const LSM_TREE: Opening = opening("lsm-tree", "`lsm-tree` 3.1", LsmTree, "default", "lsm-tree");
 const COORDINODE: Opening = opening(
     "coordinode",
@@ -48,6 +52,34 @@ const FST: Opening = opening(
     Fst,
     "default",
     "fst",
+);
+const TANTIVY: Opening = opening(
+    "tantivy-sstable",
+    "`tantivy-sstable` 0.27, values in a flat file, both mapped",
+    TantivySstable,
+    "default",
+    "tantivy-sstable",
+);
+const SSTABLE: Opening = opening(
+    "sstable",
+    "`sstable` 0.11, a LevelDB table",
+    Sstable,
+    "default",
+    "raw",
+);
+const RUSTY: Opening = opening(
+    "rusty-leveldb",
+    "`rusty-leveldb` 4.0, a LevelDB database",
+    RustyLeveldb,
+    "default",
+    "rusty-leveldb",
+);
+const BEDROCK: Opening = opening(
+    "bedrock-leveldb",
+    "`bedrock-leveldb` 0.3, a LevelDB database",
+    BedrockLeveldb,
+    "default",
+    "bedrock-leveldb",
 );
 const CDB: Opening = opening(
     "cdb64",
@@ -123,12 +155,17 @@ pub const WARM: &[Opening] = &[
         "default",
         "snappy",
     ),
+    ROCKSDB,
     LSM_TREE,
     COORDINODE,
     REDB,
     LMDB,
     FST,
     CDB,
+    TANTIVY,
+    SSTABLE,
+    RUSTY,
+    BEDROCK,
 ];
 
 /// The openings that are measured with none of the file in the page cache.
@@ -204,12 +241,178 @@ pub const COLD: &[Opening] = &[
         "default",
         "aligned",
     ),
+    ROCKSDB,
     LSM_TREE,
     COORDINODE,
     REDB,
     LMDB,
     FST,
     CDB,
+    TANTIVY,
+    SSTABLE,
+    RUSTY,
+    BEDROCK,
+];
+
+/// Ways to build a table, or what another library has in its place, of entries in memory.
+pub const BUILD: &[Opening] = &[
+    opening(
+        "default",
+        "`TableBuilder::create(path)`, uncompressed; synced",
+        Leveltable,
+        "default",
+        "default",
+    ),
+    opening(
+        "raw",
+        "the same, LevelDB's filter; synced",
+        Leveltable,
+        "default",
+        "raw",
+    ),
+    opening(
+        "new",
+        "the same, this crate's filter, Snappy; synced",
+        Leveltable,
+        "default",
+        "new",
+    ),
+    opening(
+        "leveldb",
+        "C++ LevelDB, `TableBuilder`; synced",
+        Leveldb,
+        "default",
+        "raw",
+    ),
+    opening(
+        "leveldb-snappy",
+        "the same, Snappy; synced",
+        Leveldb,
+        "default",
+        "snappy",
+    ),
+    Opening {
+        what: "RocksDB 7.8, `SstFileWriter`, ingested into a database; synced",
+        ..ROCKSDB
+    },
+    Opening {
+        what: "`lsm-tree` 3.1, ingestion; synced",
+        ..LSM_TREE
+    },
+    Opening {
+        what: "`coordinode-lsm-tree` 7.4, ingestion; synced",
+        ..COORDINODE
+    },
+    Opening {
+        what: "`redb` 4.5, one transaction; synced",
+        ..REDB
+    },
+    Opening {
+        what: "LMDB (`heed` 0.23), one transaction, appended; synced",
+        ..LMDB
+    },
+    Opening {
+        what: "`fst` 0.4, values in a flat file; not synced",
+        ..FST
+    },
+    Opening {
+        what: "`cdb64` 0.2; not synced",
+        ..CDB
+    },
+    Opening {
+        what: "`tantivy-sstable` 0.27, values in a flat file; not synced",
+        ..TANTIVY
+    },
+    Opening {
+        what: "`sstable` 0.11, `TableBuilder`; not synced",
+        ..SSTABLE
+    },
+    Opening {
+        what: "`rusty-leveldb` 4.0, batches of 1,000; not synced",
+        ..RUSTY
+    },
+    Opening {
+        what: "`bedrock-leveldb` 0.3, batches of 1,000, one flush; not synced",
+        ..BEDROCK
+    },
+];
+
+/// Name of the opening that needs the tool.
+pub const TOOL: &str = "tool";
+
+/// Work on databases, and who does it. All are compressed with Snappy and have LevelDB's filter.
+pub const DATABASES: &[(Work, &[Opening])] = &[
+    (
+        work("build", "build", "database-build", "keys"),
+        &[
+            opening(
+                "builder",
+                "build: `DatabaseBuilder`; synced",
+                Leveltable,
+                "builder",
+                "snappy",
+            ),
+            opening(
+                TOOL,
+                "build: `leveltable build --database` from lines; synced",
+                Leveltable,
+                TOOL,
+                "snappy",
+            ),
+            opening(
+                "batches",
+                "build: C++ LevelDB, batches of 1,000; not synced",
+                Leveldb,
+                "default",
+                "snappy",
+            ),
+            opening(
+                "batches-compacted",
+                "build: the same, then `CompactRange`",
+                Leveldb,
+                "compacted",
+                "snappy",
+            ),
+        ],
+    ),
+    (
+        work("shrink", "shrink", "database-shrink", "keys"),
+        &[
+            opening(
+                "compact-into",
+                "shrink: `compact_into`; synced",
+                Leveltable,
+                "default",
+                "snappy",
+            ),
+            opening(
+                "compact-range",
+                "shrink: C++ LevelDB, `CompactRange`",
+                Leveldb,
+                "default",
+                "snappy",
+            ),
+        ],
+    ),
+    (
+        work("repair", "repair", "database-repair", "keys"),
+        &[
+            opening(
+                "repair",
+                "repair: `repair`; synced",
+                Leveltable,
+                "default",
+                "snappy",
+            ),
+            opening(
+                "repair-db",
+                "repair: C++ LevelDB, `RepairDB`",
+                Leveldb,
+                "default",
+                "snappy",
+            ),
+        ],
+    ),
 ];
 
 impl Opening {
@@ -220,12 +423,14 @@ impl Opening {
             // The tables of which it is known where the blocks lie.
             Leveltable if work.name == TURNS => self.table != "raw",
             _ if work.name == TURNS => false,
-            Leveltable | Coordinode => true,
+            Leveltable | Coordinode | Rocksdb => true,
             Disk => work.name == "present" || batch,
             // It has no order.
             Cdb => !batch && !matches!(work.name, "forward" | "backward" | "seek"),
             // Its streams have one direction.
-            Fst => !batch && work.name != "backward",
+            Fst | TantivySstable => !batch && work.name != "backward",
+            // It walks over all keys, or those of a prefix.
+            BedrockLeveldb => !matches!(work.name, "backward" | "seek"),
             _ => !batch,
         }
     }
@@ -233,7 +438,8 @@ impl Opening {
     /// Returns the peer's word for a work. Where the system reads ahead of a map, a pass of few lookups is enough: more
     /// would bring in the whole file. Absent keys read little but the index and the filter.
     pub fn word(&self, work: &Work) -> &'static str {
-        let reads_ahead = self.name == "leveldb" || matches!(self.peer, Lmdb | Fst | Cdb);
+        let reads_ahead =
+            self.name == "leveldb" || matches!(self.peer, Lmdb | Fst | Cdb | TantivySstable);
         match work.work {
             "cold-get" if reads_ahead && work.name == "present" => "cold-get-few",
             word => word,
@@ -275,12 +481,15 @@ pub const WARM_WORK: &[Work] = &[
     work("first", "open, first key", "first", "present"),
     work(HELD, "held", "held", "present"),
     work("present", "get, present", "get", "present"),
+    work("zipf", "get, present, Zipfian", "get", "zipf"),
     work("absent", "get, absent", "get", "absent"),
     work("batch", "batch", "get-many", "present"),
     work("forward", "scan, per entry", "forward", "keys"),
     work("backward", "scan backward", "backward", "keys"),
     work("seek", "seek and 10 entries", "seek", "starts"),
 ];
+
+pub const BUILD_WORK: Work = work("build", "build", "build", "keys");
 
 pub const COLD_WORK: &[Work] = &[
     work("open", "open", "cold-open", "present"),

@@ -22,22 +22,28 @@ pub enum Peer {
     Redb,
     Lmdb,
     Fst,
+    TantivySstable,
     /// `cdb64`.
     #[value(name = "cdb64")]
     Cdb,
     /// `coordinode-lsm-tree`.
     Coordinode,
+    RustyLeveldb,
+    BedrockLeveldb,
 }
 
 impl Peer {
     /// The peers of the feature `databases`.
-    pub const DATABASES: [Peer; 6] = [
+    pub const DATABASES: [Peer; 9] = [
         Peer::LsmTree,
         Peer::Coordinode,
         Peer::Redb,
         Peer::Lmdb,
         Peer::Fst,
+        Peer::TantivySstable,
         Peer::Cdb,
+        Peer::RustyLeveldb,
+        Peer::BedrockLeveldb,
     ];
 
     /// The peers that a run has unless `--peers` names others.
@@ -60,8 +66,19 @@ impl Peer {
             Peer::Redb => "`redb`",
             Peer::Lmdb => "LMDB",
             Peer::Fst => "`fst`",
+            Peer::TantivySstable => "`tantivy-sstable`",
             Peer::Cdb => "`cdb64`",
             Peer::Coordinode => "`coordinode-lsm-tree`",
+            Peer::RustyLeveldb => "`rusty-leveldb`",
+            Peer::BedrockLeveldb => "`bedrock-leveldb`",
+        }
+    }
+
+    /// Returns the name of a Rust peer's package.
+    pub fn package(self) -> &'static str {
+        match self {
+            Peer::Lmdb => "lmdb-master-sys",
+            peer => peer.name().trim_matches('`'),
         }
     }
 
@@ -92,11 +109,20 @@ impl Peer {
             Peer::Redb => rust("redb"),
             Peer::Lmdb => rust("lmdb"),
             Peer::Fst => rust("fst"),
+            Peer::TantivySstable => rust("tantivy-sstable"),
             Peer::Cdb => rust("cdb64"),
             Peer::Coordinode => rust("coordinode"),
+            Peer::RustyLeveldb => rust("rusty-leveldb"),
+            Peer::BedrockLeveldb => rust("bedrock-leveldb"),
             Peer::Leveldb => cpp(option_env!("PEER_leveldb")),
             Peer::Rocksdb => cpp(option_env!("PEER_rocksdb")),
         }
+    }
+
+    /// Returns the version of the library that a peer in C++ is linked with. Those of crates are in Cargo.lock.
+    pub fn linked_version(self) -> Result<String> {
+        let output = self.program()?.output()?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
     /// Does one piece of work in a new process and returns the result that it printed.

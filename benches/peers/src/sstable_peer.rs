@@ -1,20 +1,30 @@
 //! Runs the workload with the `sstable` crate.
 //!
-//! The crate has no borrowing lookup and cannot map a file. It reads with `pread`, into a cache that holds every
-//! block.
+//! The crate has no borrowing lookup and cannot map a file. It reads with `pread`, in the part `tuned` into a cache that holds
+//! every block.
 
 use std::fs::File;
 use std::path::Path;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use sstable::{CompressionType, Options, SSIterator, Table, TableBuilder};
 
-use crate::workload::{self, Answers, Key, Measured, SEEK_STEPS, VALUE_LEN};
+use crate::store::{self, Store};
+use crate::workload::{self, Answers, Key, Measured, SEEK_STEPS, TUNED, USERS_CACHE_BYTES};
 
-/// Capacity of the cache, which this crate counts in blocks.
+/// Capacity of the cache in the part `tuned`. This crate counts it in blocks.
 const CACHE_BLOCKS: usize = 1 << 20;
 
-pub fn run(directory: &Path, work: &str, table: &str, probes: &str) -> Result<Measured> {
+/// Capacity of the cache where a table is opened as users do.
+const USERS_CACHE_BLOCKS: usize = (USERS_CACHE_BYTES >> 12) as usize;
+
+pub fn run(
+    directory: &Path,
+    work: &str,
+    table: &str,
+    probes: &str,
+    opening: &str,
+) -> Result<Measured> {
     let path = directory.join(table).with_extension("ldb");
     let options = Options {
         compression_type: match table {
@@ -23,13 +33,29 @@ pub fn run(directory: &Path, work: &str, table: &str, probes: &str) -> Result<Me
         },
         ..Options::default()
     }
-    .with_cache_capacity(CACHE_BLOCKS);
+    .with_cache_capacity(if opening == TUNED {
+        CACHE_BLOCKS
+    } else {
+        USERS_CACHE_BLOCKS
+    });
     match work {
+        "build" => return build_as_users_do(directory, &options),
         "build-memory" => return build_in_memory(directory, &options),
         "build-file" => return build_file(directory, &options),
         _ => {}
     }
     let open = || Table::new_from_file(options.clone(), &path).map_err(|e| anyhow!("{e}"));
+    if opening != TUNED {
+        let keys = workload::read_keys(directory, "keys")?;
+        let last = *keys.last().context("no keys")?;
+        let open = || {
+            Ok(Opened {
+                table: open()?,
+                last,
+            })
+        };
+        return store::run(directory, &path, work, probes, open);
+    }
     match work {
         "open" => return workload::time_open(open),
         "memory" => return workload::measure_memory(open),
@@ -45,11 +71,38 @@ pub fn run(directory: &Path, work: &str, table: &str, probes: &str) -> Result<Me
             let entries = workload::read_keys(directory, "keys")?;
             workload::time_second_pass(entries.len(), || match (work, entries.last()) {
                 ("backward", Some(last)) => Ok(scan_backward(&table, last)),
-                _ => Ok(scan_forward(&table)),
+                _ => Ok(scan_forward(&table, usize::MAX)),
             })
         }
         "seek" => workload::time_second_pass(n, || Ok(seek(&table, &probes))),
         _ => bail!("unknown work {work}"),
+    }
+}
+
+/// A table as users open it.
+struct Opened {
+    table: Table,
+    last: Key,
+}
+
+impl Store for Opened {
+    fn get(&self, key: &Key, answers: &mut Answers) -> Result<()> {
+        if let Some(value) = self.table.get(key)? {
+            answers.value(&value);
+        }
+        Ok(())
+    }
+
+    fn forward(&self, limit: usize) -> Result<Answers> {
+        Ok(scan_forward(&self.table, limit))
+    }
+
+    fn backward(&self) -> Result<Answers> {
+        Ok(scan_backward(&self.table, &self.last))
+    }
+
+    fn seek(&self, starts: &[Key]) -> Result<Answers> {
+        Ok(seek(&self.table, starts))
     }
 }
 
@@ -72,10 +125,10 @@ fn add_entry(iterator: &impl SSIterator, entry: &mut (Vec<u8>, Vec<u8>), answers
     }
 }
 
-fn scan_forward(table: &Table) -> Answers {
+fn scan_forward(table: &Table, limit: usize) -> Answers {
     let (mut answers, mut entry) = (Answers::default(), Default::default());
     let mut iterator = table.iter();
-    while iterator.advance() {
+    while answers.count < limit as u64 && iterator.advance() {
         add_entry(&iterator, &mut entry, &mut answers);
     }
     answers
@@ -130,6 +183,16 @@ fn build_file(directory: &Path, options: &Options) -> Result<Measured> {
     measured
 }
 
+fn build_as_users_do(directory: &Path, options: &Options) -> Result<Measured> {
+    let keys = workload::read_keys(directory, "keys")?;
+    let values = workload::read(directory, "values")?;
+    let path = directory.join("built-by-sstable");
+    workload::time_writing(keys.len(), &path, || {
+        build(options, File::create(&path)?, &keys, &values)?;
+        Ok(())
+    })
+}
+
 fn build(
     options: &Options,
     file: impl std::io::Write,
@@ -137,8 +200,7 @@ fn build(
     values: &[u8],
 ) -> Result<Answers> {
     let mut builder = TableBuilder::new(options.clone(), file);
-    let values = values.chunks_exact(VALUE_LEN).cycle();
-    for (key, value) in keys.iter().zip(values) {
+    for (key, value) in workload::entries(keys, values) {
         builder.add(key, value).map_err(|e| anyhow!("{e}"))?;
     }
     builder.finish().map_err(|e| anyhow!("{e}"))?;

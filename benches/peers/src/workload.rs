@@ -8,6 +8,7 @@
 //! | `keys` | all keys, ascending, concatenated |
 //! | `values` | 10,007 values, concatenated; entry `i` has value `i % 10,007` |
 //! | `present` | keys of the table, drawn at random with replacement |
+//! | `zipf` | keys of the table, drawn from a Zipfian distribution (0.99); the most frequent ones lie scattered |
 //! | `absent` | keys that are not in the table, drawn likewise, each between two that are |
 //! | `starts` | the first fifth of `absent`, for seeks |
 //! | `raw.ldb`, `snappy.ldb` | tables with `WriteOptions::leveldb()` |
@@ -31,7 +32,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
-use leveltable::{Compression, Source, WriteOptions};
+use leveltable::{Compression, Destination, Source, TableBuilder, WriteOptions};
 use rustix::time::{ClockId, clock_gettime};
 
 pub const KEY_LEN: usize = 16;
@@ -44,6 +45,8 @@ pub const BATCH: usize = 256;
 pub const FEW: usize = 16;
 pub const THREADS: usize = 2;
 pub const CACHE_BYTES: u64 = 2 << 30;
+/// The cache of every library that has one, where tables are opened as users do: this crate's default.
+pub const USERS_CACHE_BYTES: u64 = 32 << 20;
 /// The opening with the most speed: mapped where the peer can, with a cache of `CACHE_BYTES`.
 pub const TUNED: &str = "tuned";
 
@@ -79,6 +82,7 @@ pub fn write(directory: &Path, entries: usize, probes: usize, shape: KeyShape) -
     fs::create_dir_all(directory)?;
     fs::write(directory.join("keys"), keys.as_flattened())?;
     fs::write(directory.join("present"), draw(&keys, probes))?;
+    fs::write(directory.join("zipf"), draw_zipf(&keys, probes, &mut rng))?;
     fs::write(directory.join("starts"), &absent[..probes / 5 * KEY_LEN])?;
     fs::write(directory.join("absent"), absent)?;
     let values: Vec<u8> = (0..VALUES)
@@ -130,6 +134,24 @@ pub fn write_cold(directory: &Path, entries: usize, passes: usize, shape: KeySha
         }
     }
     Ok(())
+}
+
+/// Draws keys as YCSB does: the key of rank `r` with a weight of `1 / r^0.99`, ranks in random order.
+fn draw_zipf(keys: &[Key], count: usize, rng: &mut fastrand::Rng) -> Vec<u8> {
+    let mut ranked: Vec<usize> = (0..keys.len()).collect();
+    rng.shuffle(&mut ranked);
+    let mut total = 0.0;
+    let sums: Vec<f64> = (1..=keys.len())
+        .map(|rank| {
+            total += (rank as f64).powf(-0.99);
+            total
+        })
+        .collect();
+    let drawn = (0..count).flat_map(|_| {
+        let at = rng.f64() * total;
+        keys[ranked[sums.partition_point(|sum| *sum <= at)]]
+    });
+    drawn.collect()
 }
 
 /// Writes where the blocks of the entries with these numbers are.
@@ -190,13 +212,25 @@ pub fn build(
     keys: &[Key],
     values: &[u8],
 ) -> leveltable::Result<Answers> {
-    let mut builder = options.build(file);
-    let values = values.chunks_exact(VALUE_LEN).cycle();
-    for (key, value) in keys.iter().zip(values) {
+    fill(options.build(file), keys, values)
+}
+
+/// Adds all entries to a table and finishes it. Returns their number.
+pub fn fill<D: Destination>(
+    mut builder: TableBuilder<D>,
+    keys: &[Key],
+    values: &[u8],
+) -> leveltable::Result<Answers> {
+    for (key, value) in entries(keys, values) {
         builder.add(key, value)?;
     }
     let count = builder.finish()?.properties.entries;
     Ok(Answers { checksum: 0, count })
+}
+
+/// The entries of the workload.
+pub fn entries<'a>(keys: &'a [Key], values: &'a [u8]) -> impl Iterator<Item = (&'a Key, &'a [u8])> {
+    keys.iter().zip(values.chunks_exact(VALUE_LEN).cycle())
 }
 
 /// Returns `entries` keys, and as many other keys that are not among them.
@@ -276,7 +310,7 @@ fn first_word(bytes: &[u8]) -> u64 {
 #[derive(Debug, Clone, Copy)]
 pub struct Measured {
     pub figure: f64,
-    /// Bytes read from disk for each operation, in cold rows.
+    /// Bytes read from disk for each operation, in cold rows; size of the files, where files are written.
     pub disk_bytes: f64,
     pub answers: Answers,
 }
@@ -302,6 +336,52 @@ pub fn time_second_pass(
         figure: took.as_nanos() as f64 / operations as f64,
         answers,
     })
+}
+
+/// Times one call of `write`, which writes a file or directory at `path`: elapsed nanoseconds for each of `operations`, since libraries
+/// write and sync in threads of their own, and the size of the files.
+pub fn time_writing(
+    operations: usize,
+    path: &Path,
+    write: impl FnOnce() -> Result<()>,
+) -> Result<Measured> {
+    remove(path)?;
+    let start = Instant::now();
+    write()?;
+    let took = start.elapsed();
+    let measured = Measured {
+        figure: took.as_nanos() as f64 / operations as f64,
+        disk_bytes: file_bytes(path)? as f64,
+        answers: Answers {
+            checksum: 0,
+            count: operations as u64,
+        },
+    };
+    remove(path)?;
+    Ok(measured)
+}
+
+/// Removes a file or directory, if there is one.
+pub fn remove(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        fs::remove_dir_all(path)?;
+    } else if path.exists() {
+        fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+/// Returns the size of a file, or of all files in a directory.
+pub fn file_bytes(path: &Path) -> Result<u64> {
+    let metadata = fs::metadata(path).with_context(|| format!("measuring {}", path.display()))?;
+    if !metadata.is_dir() {
+        return Ok(metadata.len());
+    }
+    let mut bytes = 0;
+    for entry in fs::read_dir(path)? {
+        bytes += file_bytes(&entry?.path())?;
+    }
+    Ok(bytes)
 }
 
 /// Returns the work of two threads divided by that of one in the same time. `pass(first)` looks up all probes,
