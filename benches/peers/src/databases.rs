@@ -29,8 +29,11 @@ pub fn run(peer: &str, directory: &Path, work: &str, probes: &str) -> Result<Mea
             let (keys, values) = read_entries(directory)?;
             let entries = workload::entries(&keys, &values);
             match peer {
-                "rusty-leveldb" | "bedrock-leveldb" => ports::write_table_files(&path, entries)?,
+                "bedrock-leveldb" => ports::write_leveldb(&path, entries)?,
                 _ => write(peer, &path, entries)?,
+            }
+            if peer == "rusty-leveldb" {
+                ports::compact_rusty(&path)?;
             }
             Ok(Measured {
                 figure: 0.0,

@@ -23,9 +23,6 @@ pub struct Figures {
 /// How far rounds may differ, as a share of the median, before a cell is marked.
 const MOST_SPREAD: f64 = 0.1;
 
-/// Explains the mark.
-pub const LEGEND: &str = "`~`: the rounds differ by more than 10 %.";
-
 /// The median of the rounds, and the least and greatest.
 #[derive(Clone, Copy)]
 pub struct Spread {

@@ -29,7 +29,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
 
-use figures::{Figures, LEGEND};
+use figures::Figures;
 use openings::{
     BUILD, BUILD_WORK, COLD, COLD_WORK, DATABASES, Opening, TOOL, WARM, WARM_WORK, Work,
 };
@@ -309,7 +309,7 @@ fn compare(mut arguments: Arguments) -> Result<()> {
 }
 
 fn section(title: &str, table: &str) {
-    println!("## {title}\n\n{table}\n{LEGEND}\n");
+    println!("## {title}\n\n{table}");
 }
 
 impl Arguments {
@@ -429,7 +429,7 @@ impl Arguments {
         let keys = self.keys.to_possible_value();
         Ok(format!(
             "{}, {}; {} entries, {} keys, {} lookups; cold: {} entries, {} passes of {} lookups; medians of {} rounds, and in \
-             brackets the range of the rounds.\n\nLibraries: {}.",
+             brackets the range of the rounds. `~`: the rounds differ by more than 10 %.\n\nLibraries: {}.",
             date()?,
             processor(),
             self.entries,

@@ -1,6 +1,8 @@
-//! Runs the workload with LevelDB's ports to Rust, `rusty-leveldb` and `bedrock-leveldb`. Both read a database in tables of 2 MiB, as
-//! LevelDB leaves one that was compacted. `bedrock-leveldb` writes all of its tables anew each time that its buffer is full, and so
-//! is told to do it once, at the end.
+//! Runs the workload with LevelDB's ports to Rust, `rusty-leveldb` and `bedrock-leveldb`.
+//!
+//! `rusty-leveldb` reads a database of its own: in one that LevelDB wrote, its lookups miss keys that are equal to an index key.
+//! `bedrock-leveldb` reads one in tables of 2 MiB, as LevelDB leaves it when it is compacted. When this port flushes, it writes all
+//! entries anew, to one table, whose index it searches from start to end; it is told to build that with one flush.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -12,13 +14,13 @@ use leveltable_database::{DatabaseBuildOptions, DatabaseBuilder};
 use rusty_leveldb::{DB, DBIterator, LdbIterator as _};
 
 use crate::store::Store;
-use crate::workload::{Answers, Key, SEEK_STEPS, USERS_CACHE_BYTES};
+use crate::workload::{Answers, KEY_LEN, Key, SEEK_STEPS, USERS_CACHE_BYTES};
 
 /// Entries of a write batch.
 const WRITE_BATCH: usize = 1000;
 
-/// Writes the database that both read, uncompressed.
-pub fn write_table_files<'a>(
+/// Writes a database as LevelDB does, uncompressed.
+pub fn write_leveldb<'a>(
     path: &Path,
     entries: impl Iterator<Item = (&'a Key, &'a [u8])>,
 ) -> Result<()> {
@@ -58,6 +60,13 @@ pub fn write_rusty<'a>(
         }
         database.write(batch, false)?;
     }
+}
+
+/// Leaves nothing in the log, which would be read at opening.
+pub fn compact_rusty(path: &Path) -> Result<()> {
+    let mut database = DB::open(path, rusty_options())?;
+    database.compact_range(&[], &[0xff; KEY_LEN])?;
+    Ok(database.close()?)
 }
 
 impl Rusty {
