@@ -59,11 +59,7 @@ pub fn run(peer: &str, directory: &Path, work: &str, probes: &str) -> Result<Mea
         (_, "bedrock-leveldb") => {
             store::run(directory, &path, work, probes, || Bedrock::open(&path))
         }
-        (_, "rusty-leveldb") => {
-            let keys = workload::read_keys(directory, "keys")?;
-            let last = *keys.last().context("no keys")?;
-            store::run(directory, &path, work, probes, || Rusty::open(&path, last))
-        }
+        (_, "rusty-leveldb") => store::run(directory, &path, work, probes, || Rusty::open(&path)),
         _ => bail!("unknown peer {peer}"),
     }
 }

@@ -429,8 +429,8 @@ impl Opening {
             Disk => work.name == "present" || batch,
             // It has no order.
             Cdb => !batch && !matches!(work.name, "forward" | "backward" | "seek"),
-            // Its streams have one direction.
-            Fst | TantivySstable => !batch && work.name != "backward",
+            // Their streams have one direction, and the way back of rusty-leveldb skips entries.
+            Fst | TantivySstable | RustyLeveldb => !batch && work.name != "backward",
             // It walks over all keys, or those of a prefix.
             BedrockLeveldb => !matches!(work.name, "backward" | "seek"),
             _ => !batch,
