@@ -322,8 +322,8 @@ fn time(nanoseconds: f64) -> String {
         n if n < 999.5 => format!("{n:.0} ns"),
         n if n < 9995.0 => format!("{:.2} µs", n / 1e3),
         n if n < 999_950.0 => format!("{:.1} µs", n / 1e3),
-        n if n < 9995e6 => format!("{:.1} ms", n / 1e6),
-        n => format!("{:.1} s", n / 1e9),
+        n if n < 999_950_000.0 => format!("{:.1} ms", n / 1e6),
+        n => format!("{:.2} s", n / 1e9),
     }
 }
 
