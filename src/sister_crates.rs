@@ -12,7 +12,6 @@ use crate::error::{Result, Section};
 pub use crate::filter::policies::{BuiltIn, POLICIES};
 use crate::filter::{FilterPolicy, PrefixExtractor};
 pub use crate::format::checksum::{crc32c, mask, unmask};
-use crate::format::codec::Compression;
 pub use crate::format::internal_key::{internal_order, user_key, user_order};
 pub use crate::format::page;
 use crate::format::properties::Properties;
@@ -39,18 +38,6 @@ pub fn filter_with(options: WriteOptions, policy: &BuiltIn, bits_per_key: f64) -
     let mut options = options.whole_table_filter(policy.whole_table);
     options.filter = Some((policy.make)(bits_per_key));
     options
-}
-
-/// The codec at this level; `Err` says which levels it has, or which codecs have levels.
-pub fn at_level(codec: Compression, level: i32) -> Result<Compression, String> {
-    if codec.level().is_none() {
-        let all = Compression::all().iter();
-        let with_levels = all.filter(|codec| codec.level().is_some());
-        let names: Vec<&str> = with_levels.map(|codec| codec.name()).collect();
-        return Err(format!("{codec} has no levels; {} have", names.join(", ")));
-    }
-    let codec = codec.at_level(level);
-    codec.check().map(|()| codec)
 }
 
 /// The order that a table is opened in, if the options name it.
@@ -107,15 +94,33 @@ pub struct Style {
 /// Gives the new table this style, except where its options say otherwise. Returns whether blocks end where
 /// [`flush`](TableBuilder::flush) says, and only there: then no option said how large they are.
 pub fn imitate<D: Destination>(builder: &mut TableBuilder<D>, style: &Style) -> bool {
-    if let Some(codec) = style.codec {
-        builder.keep_codec(codec);
+    let options = &mut builder.options;
+    let keeps_blocks = !options.chose_blocks;
+    if keeps_blocks {
+        options.block_size = usize::MAX;
     }
-    if let Some(policy) = &style.filter {
-        builder.keep_filter(policy.as_deref());
+    // What is not built in is not kept.
+    let codec = style.codec.and_then(|name| name.parse().ok());
+    options.compression = options.compression.or(codec);
+    if let (Some(name), false) = (&style.filter, options.chose_filter) {
+        let name = name.as_deref();
+        let is_kept =
+            |policy: &&BuiltIn| policy.option.is_some() && Some(policy.reader().name()) == name;
+        if let Some(policy) = POLICIES.iter().find(is_kept) {
+            *options = filter_with(options.clone(), policy, 10.0);
+        } else if name.is_none() {
+            options.filter = None;
+        }
     }
+    builder.restyle();
     let properties = style.properties.iter();
     for (name, value) in properties.flat_map(Properties::user_properties) {
-        builder.keep_property(name, value);
+        if let Ok(name) = str::from_utf8(name)
+            && builder.summary.properties.user(name).is_none()
+        {
+            // Left out without properties, or if it does not fit beside those that the caller set.
+            let _ = builder.property(name, value);
+        }
     }
-    builder.keep_blocks()
+    keeps_blocks
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use leveltable::filter::{DelimitedPrefix, FixedPrefix};
-use leveltable::sister_crates::{BuiltIn, POLICIES, at_level, filter_with};
+use leveltable::sister_crates::{BuiltIn, POLICIES, filter_with};
 use leveltable::{Compression, Summary, WriteOptions};
 
 use crate::failure::Failure;
@@ -132,7 +132,7 @@ impl TableOptions {
 
 /// Returns the codec at this level, which must be valid.
 pub(crate) fn compression(codec: Compression, level: Option<i32>) -> Result<Compression, Failure> {
-    let at_level = level.map_or(Ok(codec), |level| at_level(codec, level));
+    let at_level = level.map_or(Ok(codec), |level| codec.at_level(level));
     at_level.map_err(|what| Failure::new(format!("--level: {what}")))
 }
 

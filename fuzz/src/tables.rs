@@ -148,8 +148,8 @@ impl Arbitrary<'_> for Options {
             0..0x80 => Compression::None,
             0x80..0xfa => Compression::Snappy,
             level @ 0xfa..0xfc => Compression::Zstd(i32::from(level & 3)),
-            level @ 0xfc..0xfe => Compression::Zlib(u32::from(level & 3)),
-            level => Compression::Deflate(u32::from(level & 3)),
+            level @ 0xfc..0xfe => Compression::Zlib(i32::from(level & 3)),
+            level => Compression::Deflate(i32::from(level & 3)),
         };
         let options = WriteOptions::leveldb()
             .block_size(block_size)

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use leveltable::filter::{DelimitedPrefix, FixedPrefix};
-use leveltable::sister_crates::{POLICIES, at_level, filter_with};
+use leveltable::sister_crates::{POLICIES, filter_with};
 use leveltable::{Compression, WriteOptions};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -41,7 +41,7 @@ pub(crate) fn codec(name: Option<&str>, level: Option<i32>) -> PyResult<Option<C
     let Some(level) = level else {
         return Ok(codec);
     };
-    match at_level(codec.unwrap_or_default(), level) {
+    match codec.unwrap_or_default().at_level(level) {
         Ok(codec) => Ok(Some(codec)),
         Err(why) => wrong(format!("level: {why}")),
     }

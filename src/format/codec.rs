@@ -61,11 +61,11 @@ pub enum Compression {
     /// zlib at this level, 0 to 9, as in older Minecraft worlds. Stock LevelDB cannot read it.
     #[cfg(feature = "zlib")]
     #[cfg_attr(docsrs, doc(cfg(feature = "zlib")))]
-    Zlib(u32),
+    Zlib(i32),
     /// Raw deflate at this level, 0 to 9, as in Minecraft worlds. Stock LevelDB cannot read it.
     #[cfg(feature = "zlib")]
     #[cfg_attr(docsrs, doc(cfg(feature = "zlib")))]
-    Deflate(u32),
+    Deflate(i32),
 }
 
 impl Compression {
@@ -125,36 +125,35 @@ impl Compression {
             #[cfg(feature = "zstd")]
             Compression::Zstd(level) => Some((level, zstd::compression_level_range())),
             #[cfg(feature = "zlib")]
-            Compression::Zlib(level) | Compression::Deflate(level) => {
-                Some((i32::try_from(level).unwrap_or(i32::MAX), 0..=9))
-            }
+            Compression::Zlib(level) | Compression::Deflate(level) => Some((level, 0..=9)),
         }
     }
 
-    /// The same codec at another level. A codec without levels is returned unchanged.
-    ///
-    /// A level that the codec does not have is an error when a table is started.
+    /// The same codec at another level.
     ///
     /// ```
     /// use leveltable::Compression;
     ///
-    /// # fn main() -> leveltable::Result<()> {
-    /// let snappy: Compression = "snappy".parse()?;
-    /// assert_eq!(snappy.at_level(3), snappy);
-    /// # Ok(()) }
+    /// let error = Compression::Snappy.at_level(3).unwrap_err();
+    /// assert_eq!(error.to_string(), "snappy has no levels");
     /// ```
-    #[must_use]
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidState`]: the codec does not have this level.
     #[cfg_attr(not(any(feature = "zstd", feature = "zlib")), expect(unused_variables))]
-    pub fn at_level(self, level: i32) -> Compression {
-        match self {
-            Compression::None | Compression::Snappy => self,
+    pub fn at_level(self, level: i32) -> Result<Compression, Error> {
+        let codec = match self {
+            Compression::None | Compression::Snappy => Err(format!("{self} has no levels")),
             #[cfg(feature = "zstd")]
-            Compression::Zstd(_) => Compression::Zstd(level),
+            Compression::Zstd(_) => Ok(Compression::Zstd(level)),
             #[cfg(feature = "zlib")]
-            Compression::Zlib(_) => Compression::Zlib(level.try_into().unwrap_or(u32::MAX)),
+            Compression::Zlib(_) => Ok(Compression::Zlib(level)),
             #[cfg(feature = "zlib")]
-            Compression::Deflate(_) => Compression::Deflate(level.try_into().unwrap_or(u32::MAX)),
-        }
+            Compression::Deflate(_) => Ok(Compression::Deflate(level)),
+        };
+        let checked = codec.and_then(|codec: Compression| codec.check().map(|()| codec));
+        checked.map_err(|why| Error::new(ErrorKind::InvalidState, why))
     }
 
     /// Checks the codec's level; `Err` names the allowed range.
@@ -233,12 +232,12 @@ impl Compressor {
             Compression::Zstd(level) => self.append_zstd(block, level, out)?,
             #[cfg(feature = "zlib")]
             Compression::Zlib(level) => {
-                let encoder = ZlibEncoder::new(block, flate2::Compression::new(level));
+                let encoder = ZlibEncoder::new(block, flate2::Compression::new(level as u32));
                 append_all(encoder, ZSTD_OR_ZLIB, out)?
             }
             #[cfg(feature = "zlib")]
             Compression::Deflate(level) => {
-                let encoder = DeflateEncoder::new(block, flate2::Compression::new(level));
+                let encoder = DeflateEncoder::new(block, flate2::Compression::new(level as u32));
                 append_all(encoder, DEFLATE, out)?
             }
         };
@@ -475,8 +474,10 @@ mod tests {
             assert_eq!(codec.name().parse::<Compression>().unwrap(), codec);
             assert!(codec.check().is_ok());
             let level = codec.level().map(|(_, levels)| *levels.end());
-            let at_level = codec.at_level(level.unwrap_or(3));
-            assert_eq!(at_level.level().map(|(level, _)| level), level);
+            let at_level = codec.at_level(level.unwrap_or(3)).ok();
+            let set = at_level.and_then(Compression::level);
+            assert_eq!(set.map(|(level, _)| level), level);
+            assert!(codec.at_level(i32::MAX).is_err());
         }
     }
 

@@ -11,14 +11,13 @@ use crate::filter::RibbonFilterPolicy;
 use crate::format::Defect;
 use crate::format::block::{Block, BlockBuilder};
 use crate::format::block_cursor::BlockCursor;
-use crate::format::codec::{Compression, Compressor};
+use crate::format::codec::Compressor;
 use crate::format::filter_block::FilterBlockBuilder;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
-use crate::format::internal_key::user_order;
 use crate::format::pieces::PiecesBuilder;
 use crate::format::prefix_block::PrefixBlockBuilder;
-use crate::format::properties::{MAX_USER_BYTES, Properties, user_key};
+use crate::format::properties::{KeyKind, MAX_USER_BYTES, Properties, user_key};
 use crate::write::align::Pages;
 use crate::write::new_file::{Destination, NewFile};
 use crate::write::options::WriteOptions;
@@ -61,11 +60,9 @@ pub struct TableBuilder<D: Destination> {
     /// The last data block, until the next key is known: the index key between them may be shorter than either.
     pending: Option<BlockHandle>,
     pub(crate) options: WriteOptions,
-    /// Whether keys are internal keys, whose sequence numbers go into the summary.
-    is_database: bool,
     /// Decides where blocks end and begin in an aligned table.
     pages: Option<Pages>,
-    summary: Summary,
+    pub(crate) summary: Summary,
 }
 
 /// Shows only the progress: blocks are too long to print.
@@ -105,25 +102,18 @@ impl WriteOptions {
     ///
     /// If an option is out of its range, the builder's first call fails with [`ErrorKind::InvalidState`].
     pub fn build<D: Destination>(&self, writer: D) -> TableBuilder<D> {
-        let compression = self.compression.unwrap_or(Compression::Snappy);
-        let refused = self.check().err();
-        // A policy whose parameters are out of range must not build anything.
-        let policy = self.filter.as_ref().filter(|_| refused.is_none());
-        let filter =
-            policy.map(|policy| FilterBlockBuilder::new(policy.builder(), self.whole_table));
         let prefixes = self
             .prefixes
             .clone()
             .map(|extractor| PrefixBlockBuilder::new(extractor, RibbonFilterPolicy::DEFAULT));
         TableBuilder {
-            file: Output::new(writer, compression, refused),
+            file: Output::new(writer, self.compressor(), self.check().err()),
             data: BlockBuilder::new(self.restart_interval),
             index: BlockBuilder::new(1),
-            filter,
+            filter: self.filter_builder(),
             prefixes,
             pieces: None,
             pending: None,
-            is_database: user_order(&self.order).is_some(),
             options: self.clone(),
             pages: self.block_align.then(|| Pages::new(self.block_size)),
             summary: Summary {
@@ -131,6 +121,16 @@ impl WriteOptions {
                 ..Summary::default()
             },
         }
+    }
+
+    fn compressor(&self) -> Compressor {
+        Compressor::new(self.compression.unwrap_or_default())
+    }
+
+    fn filter_builder(&self) -> Option<FilterBlockBuilder> {
+        // A policy whose parameters are out of range must not build anything.
+        let policy = self.filter.as_ref().filter(|policy| policy.check().is_ok());
+        policy.map(|policy| FilterBlockBuilder::new(policy.builder(), self.whole_table))
     }
 }
 
@@ -225,7 +225,7 @@ impl<D: Destination> TableBuilder<D> {
         properties.entries += 1;
         properties.key_bytes += key.len() as u64;
         properties.value_bytes += value.len() as u64;
-        if self.is_database {
+        if properties.key_kind == KeyKind::Database {
             properties.add_version(key);
         }
         let is_full = match &self.pages {
@@ -317,48 +317,11 @@ impl<D: Destination> TableBuilder<D> {
         self.file.offset()
     }
 
-    /// Compresses blocks with the codec of another table, unless the options name one or it is not built in.
-    pub(crate) fn keep_codec(&mut self, name: &str) {
-        if let (Ok(compression), None) = (name.parse(), self.options.compression) {
-            self.file.compressor = Compressor::new(compression);
-        }
-    }
-
-    /// Uses the filter policy of another table, or no filter, unless the options say which, or the policy is not built in.
-    pub(crate) fn keep_filter(&mut self, policy: Option<&str>) {
-        let options = &mut self.options;
-        if options.chose_filter || self.summary.properties.entries > 0 {
-            return;
-        }
-        let name =
-            |other: &WriteOptions| other.filter.as_ref().map(|policy| policy.name().to_owned());
-        let leveldb = WriteOptions::leveldb();
-        let known = [WriteOptions::new(), leveldb.clone(), leveldb.no_filter()];
-        let mut known = known.into_iter();
-        let Some(other) = known.find(|known| name(known).as_deref() == policy) else {
-            return;
-        };
-        (options.filter, options.whole_table) = (other.filter, other.whole_table);
-        let policy = options.filter.as_ref();
-        self.filter =
-            policy.map(|policy| FilterBlockBuilder::new(policy.builder(), options.whole_table));
-    }
-
-    /// Ends blocks only where [`flush`](TableBuilder::flush) is called, unless the options set their size. Returns whether it does.
-    pub(crate) fn keep_blocks(&mut self) -> bool {
-        if !self.options.chose_blocks {
-            self.options.block_size = usize::MAX;
-        }
-        !self.options.chose_blocks
-    }
-
-    /// Copies an application's property from another table, if this one gets properties and does not have it.
-    pub(crate) fn keep_property(&mut self, name: &[u8], value: &[u8]) {
-        if let Ok(name) = str::from_utf8(name)
-            && self.summary.properties.user(name).is_none()
-        {
-            // Left out without properties, or if it does not fit beside those that the caller set.
-            let _ = self.property(name, value);
+    /// Takes codec and filter from the options, which have changed. A table with entries keeps its filter.
+    pub(crate) fn restyle(&mut self) {
+        self.file.compressor = self.options.compressor();
+        if self.entries() == 0 {
+            self.filter = self.options.filter_builder();
         }
     }
 
@@ -389,7 +352,7 @@ impl<D: Destination> TableBuilder<D> {
             Ordering::Equal => "repeats",
             _ => "comes before",
         };
-        let rule = if self.is_database {
+        let rule = if self.summary.properties.key_kind == KeyKind::Database {
             "user keys ascend, and the versions of each go from the newest to the oldest".into()
         } else {
             let order = self.options.order.comparator().name();

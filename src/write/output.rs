@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::buffer::Buffer;
-use crate::format::codec::{Compression, Compressor};
+use crate::format::codec::Compressor;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::{self, TRAILER_LEN};
 use crate::write::align::Pages;
@@ -28,11 +28,11 @@ pub(super) struct Output<D> {
 
 impl<D: Destination> Output<D> {
     /// An empty file; every call fails if `stopped` says why.
-    pub(super) fn new(destination: D, compression: Compression, stopped: Option<String>) -> Self {
+    pub(super) fn new(destination: D, compressor: Compressor, stopped: Option<String>) -> Self {
         Self {
             destination,
             path: None,
-            compressor: Compressor::new(compression),
+            compressor,
             buffer: Buffer::default(),
             written: 0,
             stopped,
