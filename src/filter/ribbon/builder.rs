@@ -52,12 +52,10 @@ impl FilterBuilder for RibbonBuilder {
         while hashes.len() > 0 && system.ends.len() < self.max_layers {
             hashes = system.add_layer(hashes);
         }
-        let is_complete = hashes.len() == 0;
-        let columns = is_complete.then(|| system.columns(self.bits_per_key, keys));
-        match columns.flatten() {
-            Some((columns, narrow)) => system.write(columns, narrow, dst),
-            // The filter that every key matches.
-            None => dst.extend_from_slice(&[0; TRAILER]),
+        if hashes.len() == 0 {
+            system.write(self.bits_per_key, keys, dst);
+        } else {
+            dst.extend_from_slice(&[0; TRAILER]); // the filter that every key matches
         }
     }
 }
@@ -156,27 +154,24 @@ impl System {
     }
 
     /// The number of columns of the narrow segments, and the number of narrow segments: `columns` and `narrow` of the
-    /// encoding. `None` if there is no room for the fewest columns.
-    fn columns(&self, bits: f64, keys: usize) -> Option<(usize, usize)> {
+    /// encoding. A few segments get enough columns for their rate, even if there is no room for them.
+    fn columns(&self, bits: f64, keys: usize) -> (usize, usize) {
         let segments = self.codes.len();
         let budget = (keys as f64 * bits / 8.0) as usize;
         let fixed = BLOCK_OVERHEAD + segments.div_ceil(4) + 4 * (self.ends.len() - 1) + TRAILER;
-        let words = budget.saturating_sub(fixed) / 4;
-        let least = bits as usize - 1;
-        let (columns, narrow) = if segments <= 16 && words < least * segments {
-            (least, segments)
+        let least = if segments <= 16 {
+            bits as usize - 1
         } else {
-            (words / segments, segments - words % segments)
+            MIN_COLUMNS
         };
-        match columns {
-            ..MIN_COLUMNS => None,
-            MAX_COLUMNS.. => Some((MAX_COLUMNS, segments)),
-            _ => Some((columns, narrow.min(segments))),
-        }
+        let words = budget.saturating_sub(fixed) / 4;
+        let words = words.clamp(least * segments, MAX_COLUMNS * segments);
+        (words / segments, segments - words % segments)
     }
 
-    /// Appends the filter.
-    fn write(self, columns: usize, narrow: usize, dst: &mut Vec<u8>) {
+    /// Appends the filter of this many keys.
+    fn write(self, bits_per_key: f64, keys: usize, dst: &mut Vec<u8>) {
+        let (columns, narrow) = self.columns(bits_per_key, keys);
         // Solved in lanes, one per column. Up to 15 bits per key need at most 16.
         let solve = if columns < 16 {
             solve::<16>
