@@ -46,11 +46,15 @@ impl<B: AsRef<[u8]>> Block<B> {
         self.check_each_entry(|entry| {
             let (shared, unshared) = (entry.shared(), self.unshared(entry));
             let previous = whole.unwrap_or(spliced.as_slice());
+            let key = || [previous.split_at(shared).0, unshared].concat();
+            let ascends = || match order {
+                Order::Bytewise => previous.split_at(shared).1 < unshared,
+                Order::Custom(comparator) => comparator.compare(previous, &key()).is_lt(),
+            };
             if first.is_none() {
                 first = Some(unshared);
-            } else if !is_below(previous, shared, unshared, order) {
-                let key = next_key(previous, shared, unshared);
-                let message = order.order_message("keys", previous, &key);
+            } else if !ascends() {
+                let message = order.order_message("keys", previous, &key());
                 return Err(Defect::misordered(message));
             }
             if let Some(whole) = whole.take() {
@@ -111,23 +115,6 @@ pub(crate) fn most_key_bytes(len: usize) -> u64 {
 
 /// Longer keys that are stored whole are not copied until the next key shares a part of them.
 const LONG: usize = 4096;
-
-/// Whether the key `previous` is less than the next one, which shares `shared` bytes with it.
-#[inline]
-fn is_below(previous: &[u8], shared: usize, unshared: &[u8], order: &Order) -> bool {
-    match order {
-        Order::Bytewise => previous.split_at(shared).1 < unshared,
-        Order::Custom(comparator) => {
-            let key = next_key(previous, shared, unshared);
-            comparator.compare(previous, &key).is_lt()
-        }
-    }
-}
-
-/// The key after `previous`, which shares `shared` bytes with it.
-fn next_key(previous: &[u8], shared: usize, unshared: &[u8]) -> Vec<u8> {
-    [previous.split_at(shared).0, unshared].concat()
-}
 
 #[cfg(test)]
 mod tests {

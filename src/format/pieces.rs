@@ -103,25 +103,19 @@ impl Pieces {
         require(divided == handle, expected, || show(handle))
     }
 
-    /// Checks the pieces of `index`, the index block, as [`open_frame`](super::open_frame) returns it.
+    /// Checks the pieces of the block at `handle`, the index or a filter, as [`open_frame`](super::open_frame) returns it.
+    /// A block that is not divided has none.
     ///
     /// # Errors
     ///
     /// A piece differs from what was written.
-    pub fn check_index_block(&self, index: &[u8]) -> Result<(), Defect> {
-        self.index.check_block(index)
-    }
-
-    /// Checks the pieces of `filter`, the filter block at `handle`, if it is divided; see
-    /// [`check_index_block`](Pieces::check_index_block).
-    ///
-    /// # Errors
-    ///
-    /// A piece differs from what was written.
-    pub fn check_filter_block(&self, handle: BlockHandle, filter: &[u8]) -> Result<(), Defect> {
+    pub fn check_block(&self, handle: BlockHandle, block: &[u8]) -> Result<(), Defect> {
+        if handle == self.index.handle {
+            return self.index.check_block(block);
+        }
         let mut divided = self.filters.iter();
         let divided = divided.find(|divided| divided.handle == handle);
-        divided.map_or(Ok(()), |divided| divided.check_block(filter))
+        divided.map_or(Ok(()), |divided| divided.check_block(block))
     }
 
     /// Checks that the divided filter blocks are among `handles`, those of filters in the metaindex (see
@@ -199,18 +193,13 @@ impl Piece {
 impl IndexPieces {
     fn decode(handle: BlockHandle, tops: Bytes) -> Result<IndexPieces, Defect> {
         let most = TOP_INTERVAL * tops.len();
-        let block = Block::parse(tops)?;
-        block.check_entries()?;
+        let mut cursor = BlockCursor::new(Block::open(tops)?);
         let (mut all_tops, mut pieces) = (Vec::new(), Vec::<Piece>::new());
-        let mut cursor = BlockCursor::new(block);
         while cursor.next()? {
             let top = cursor.key();
-            let is_short = all_tops.len() + top.len() <= most && top.len() <= MAX_TOP;
-            let piece = is_short
-                .then(|| Piece::decode(pieces.last(), top, cursor.value(), &mut all_tops))
-                .flatten()
-                .filter(|piece| piece.handle.end().is_some_and(|end| end <= handle.offset));
-            let Some(piece) = piece else {
+            let piece = Piece::decode(pieces.last(), top, cursor.value(), &mut all_tops);
+            let is_short = all_tops.len() <= most && top.len() <= MAX_TOP;
+            let Some(piece) = piece.filter(|_| is_short) else {
                 let i = pieces.len();
                 let expected = format!("piece {i} of the index, its blocks past those before");
                 return Err(Defect::new(expected, format!("{:02x?}", cursor.value())));

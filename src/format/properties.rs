@@ -52,9 +52,9 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
+use super::Defect;
 use super::block::{Block, BlockBuilder, check_shared};
 use super::internal_key::{InternalKey, ValueType, user_order};
-use super::{Defect, require};
 use crate::coding::{get_varint64, put_varint};
 use crate::comparator::Order;
 use crate::error::show_key;
@@ -242,14 +242,11 @@ impl Properties {
     ///
     /// # Errors
     ///
-    /// A property is missing or malformed, or they do not ascend by name.
+    /// A property is missing or malformed.
     pub fn decode(block: &[u8]) -> Result<Properties, Defect> {
         let mut stored = Stored::read(block)?;
         let min = stored.number("sequence.min")?;
-        let max = stored.number("sequence.max")?;
-        let are_bounds = min.is_some() == max.is_some() && min <= max;
-        let expected = || "sequence.min up to sequence.max".into();
-        require(are_bounds, expected, || format!("{min:?} and {max:?}"))?;
+        let sequences = min.zip(stored.number("sequence.max")?);
         let kind = required("key.kind", stored.text("key.kind")?)?;
         Ok(Properties {
             comparator: required("comparator", stored.text("comparator")?)?,
@@ -271,7 +268,7 @@ impl Properties {
             data_bytes: required("data.bytes", stored.number("data.bytes")?)?,
             filter_policy: stored.text("filter.policy")?,
             filter_bytes: stored.number("filter.bytes")?,
-            sequences: min.zip(max).map(|(min, max)| min..=max),
+            sequences: sequences.map(|(min, max)| min..=max),
             deletions: stored.number("deletions")?.unwrap_or(0),
             // Collected anew, because a map keeps the memory of removed entries.
             others: stored.0.into_iter().collect(),
@@ -293,18 +290,13 @@ struct Stored(BTreeMap<Vec<u8>, Vec<u8>>);
 
 impl Stored {
     fn read(block: &[u8]) -> Result<Stored, Defect> {
-        let block = Block::parse(block)?;
-        let mut stored = BTreeMap::<Vec<u8>, _>::new();
+        let (block, mut stored) = (Block::parse(block)?, BTreeMap::new());
         for entry in block.iter() {
             let entry = entry?;
             // If keys shared prefixes, they could take the square of the block's size.
             check_shared(&entry, 0)?;
-            let key = block.unshared(&entry);
-            if let Some((last, _)) = stored.last_key_value().filter(|(last, _)| key <= &last[..]) {
-                let found = format!("{} after {}", show_key(key), show_key(last));
-                return Err(Defect::new("properties in ascending order", found));
-            }
-            stored.insert(key.to_vec(), block.bytes(entry.value()).to_vec());
+            let (key, value) = (block.unshared(&entry), block.bytes(entry.value()));
+            stored.insert(key.to_vec(), value.to_vec());
         }
         Ok(Stored(stored))
     }
@@ -484,19 +476,9 @@ mod tests {
             let error = format!("{:?}", without(key).unwrap_err());
             assert!(error.contains(&format!("the property {key}")), "{error}");
         }
-        for key in ["sequence.min", "sequence.max"] {
-            let error = format!("{:?}", without(key).unwrap_err());
-            assert!(error.contains("sequence.min up to"), "{error}");
-        }
         for key in ["creator", "deletions", "filter.policy", "key.first", "zone"] {
             assert!(without(key).is_ok(), "{key}");
         }
-        let mut reversed = sound.clone();
-        reversed.swap(2, 3);
-        let error = format!("{:?}", decode(&reversed).unwrap_err());
-        assert!(error.contains("ascending order"), "{error}");
-        let repeated = [sound.clone(), vec![sound.last().unwrap().clone()]].concat();
-        assert!(decode(&repeated).is_err());
     }
 
     /// Keys that share prefixes would take a hundred times the block.

@@ -107,7 +107,7 @@ fn load_filter(run: &mut Run<'_>, handle: BlockHandle, of: Option<FilterOf>, by:
         return;
     };
     if let Some((pieces, place)) = &run.pieces {
-        let checked = pieces.check_filter_block(handle, &payload);
+        let checked = pieces.check_block(handle, &payload);
         run.accept(*place, checked);
     }
     let is_first = |of: &FilterOf| !run.filters.iter().any(|other| other.of.is_like(of));

@@ -114,7 +114,7 @@ fn check_metadata(run: &mut Run<'_>, footer: Footer) -> Option<(Entries, Place)>
         check_metaindex(run, metaindex, (Section::Metaindex, at.offset));
     }
     if let Some((pieces, place)) = &run.pieces {
-        let check = |index: &Entries| pieces.check_index_block(index.block());
+        let check = |index: &Entries| pieces.check_block(index_at, index.block());
         let checked = pieces.check_index(index_at);
         let checked = checked.and_then(|()| index.as_ref().map_or(Ok(()), check));
         run.accept(*place, checked);

@@ -895,7 +895,7 @@ fn properties_must_make_sense() {
     let at = file.windows(8).position(|bytes| bytes == b"key.kind");
     file[at.unwrap()] = b'K';
     seal(&mut file, &properties);
-    let (at, words) = (properties.start, "properties in ascending order");
+    let (at, words) = (properties.start, "the property key.kind");
     assert_finds(&file, Severity::Damage, Section::Properties, at, words);
 }
 
