@@ -85,8 +85,9 @@ impl<T> Pages<T> {
         self.full.len() * Self::LEN + self.open.len()
     }
 
-    fn into_pages(self) -> impl DoubleEndedIterator<Item = Vec<T>> {
-        self.full.into_iter().chain([self.open])
+    /// Frees each page after its last item.
+    fn into_items(self) -> impl DoubleEndedIterator<Item = T> {
+        self.full.into_iter().chain([self.open]).flatten()
     }
 }
 
@@ -119,11 +120,9 @@ impl System {
         let part_len = quarters.div_ceil(256).next_power_of_two().max(4096);
         let mut parts = Vec::new();
         parts.resize_with(quarters.div_ceil(part_len), Pages::default);
-        for page in hashes.into_pages() {
-            for hash in page {
-                parts[quarter(hash) >> part_len.trailing_zeros()].push(hash);
-            }
-        }
+        hashes
+            .into_items()
+            .for_each(|hash| parts[quarter(hash) >> part_len.trailing_zeros()].push(hash));
 
         let (mut frame, mut bumped, mut sorted) = (Frame::EMPTY, Pages::default(), Vec::new());
         for (part, first) in parts.into_iter().zip((0..).step_by(part_len)) {
@@ -206,13 +205,11 @@ fn sort(
         begin += std::mem::replace(count, begin);
     }
     sorted.resize(begin, 0);
-    for page in hashes.into_pages() {
-        for hash in page {
-            let place = &mut ends[quarter(hash)];
-            sorted[*place] = hash;
-            *place += 1;
-        }
-    }
+    hashes.into_items().for_each(|hash| {
+        let place = &mut ends[quarter(hash)];
+        sorted[*place] = hash;
+        *place += 1;
+    });
 }
 
 /// Appends the words. From the last slot to the first, each equation determines its slot from the slots after it.
@@ -228,11 +225,7 @@ fn solve<const LANES: usize>(rows: Pages<Rows>, columns: usize, narrow: usize, d
     let mut sums = [[0u32; 16]; 2 * SLOTS / 4];
     // For each column, the bits of the 32 slots solved last. After the first slot of a segment these are its words.
     let mut window = [0u32; LANES];
-    for rows in rows
-        .into_pages()
-        .rev()
-        .flat_map(|page| page.into_iter().rev())
-    {
+    for rows in rows.into_items().rev() {
         segment -= 1;
         sums.copy_within(..SLOTS / 4, SLOTS / 4);
         for (i, &(coefficients, fingerprint)) in rows.iter().enumerate().rev() {
