@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::format::block::Block;
 use crate::format::block_search::SearchPart;
-use crate::format::prefetch::prefetch_atomic;
+use crate::format::prefetch::prefetch;
 
 /// The state of a data block. All zeros if the block was never read.
 ///
@@ -30,7 +30,7 @@ impl BlockState {
 
     #[inline]
     pub(crate) fn prefetch(&self) {
-        prefetch_atomic(&self.0);
+        prefetch(std::iter::once(&self.0));
     }
 
     pub(crate) fn set(&self, bits: u64) {

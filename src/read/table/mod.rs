@@ -18,7 +18,6 @@ use crate::filter::{FilterEntry, FilterLayout};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_search::SearchPart;
-use crate::format::prefetch::IS_HINT;
 use crate::format::properties::Properties;
 use crate::read::parts::bounds::{Bounds, Direction};
 use crate::read::parts::filter::TableFilter;
@@ -326,7 +325,7 @@ impl Table {
         let counters = &file.counters;
         counters.add_answer(passes, Counter::FilterPassed, Counter::FilterRejected);
         // Only a file in memory has blocks to prefetch.
-        counters.set_passed_last(passes && IS_HINT && file.is_memory());
+        counters.set_passed_last(passes && file.is_memory());
     }
 
     /// Whether the prefix filter excludes all keys within these bounds; in a database's table, all user keys.
