@@ -113,8 +113,11 @@ pub fn imitate<D: Destination>(builder: &mut TableBuilder<D>, style: &Style) -> 
         }
     }
     builder.restyle();
-    let properties = style.properties.iter();
-    for (name, value) in properties.flat_map(Properties::user_properties) {
+    for (name, value) in style
+        .properties
+        .iter()
+        .flat_map(Properties::user_properties)
+    {
         if let Ok(name) = str::from_utf8(name)
             && builder.summary.properties.user(name).is_none()
         {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use bytes::Bytes;
-use leveltable::fuzzing::{FilterBlockBuilder, FilterBlockReader, built_in_policies};
+use leveltable::format::FilterBlock;
+use leveltable::fuzzing::FilterBlockBuilder;
+use leveltable::sister_crates::POLICIES;
 use leveltable::{BloomFilterPolicy, RibbonFilterPolicy, filter::FilterPolicy};
 use leveltable_fuzz::naive;
 use libfuzzer_sys::fuzz_target;
@@ -41,6 +43,11 @@ impl Policy {
             }
         }
     }
+}
+
+/// The policies that every reader knows.
+fn built_in_policies() -> Vec<Arc<dyn FilterPolicy>> {
+    POLICIES.iter().map(|policy| (policy.make)(10.0)).collect()
 }
 
 fuzz_target!(|input: Input| {
@@ -85,7 +92,7 @@ fn build(input: &Input, policy: &dyn FilterPolicy) -> Vec<u8> {
     };
     let contents = make();
     assert_eq!(contents, make(), "the same keys, the same filter");
-    let reader = FilterBlockReader::new(Bytes::from(contents.clone())).unwrap();
+    let reader = FilterBlock::new(Bytes::from(contents.clone())).unwrap();
     let last_with_keys = blocks.iter().rev().find(|(_, keys)| !keys.is_empty());
     if let (true, Some((offset, _))) = (input.whole_table, last_with_keys) {
         assert!(reader.covers_all(*offset));
@@ -101,7 +108,7 @@ fn build(input: &Input, policy: &dyn FilterPolicy) -> Vec<u8> {
 /// Reads `contents`, whatever they are, with every policy.
 fn read_any(contents: &[u8], input: &Input) {
     let policies = built_in_policies();
-    let reader = FilterBlockReader::new(Bytes::copy_from_slice(contents));
+    let reader = FilterBlock::new(Bytes::copy_from_slice(contents));
     for (offset, key) in input.probes {
         // The bytes as a filter, and as a block of filters.
         verdicts(&policies, key, contents);
