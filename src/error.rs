@@ -305,8 +305,8 @@ impl std::error::Error for Error {
 /// Lets functions that return `io::Result` use `?`. An error that is not the system's becomes `InvalidData`.
 impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
-        let source = error.0.source.as_ref();
-        let kind = source.map_or(io::ErrorKind::InvalidData, |source| source.kind());
+        let source = error.io_error();
+        let kind = source.map_or(io::ErrorKind::InvalidData, io::Error::kind);
         io::Error::new(kind, error)
     }
 }

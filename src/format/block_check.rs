@@ -54,8 +54,7 @@ impl<B: AsRef<[u8]>> Block<B> {
             if first.is_none() {
                 first = Some(unshared);
             } else if !ascends() {
-                let message = order.order_message("keys", previous, &key());
-                return Err(Defect::misordered(message));
+                return Err(order.misordered("keys", previous, &key()));
             }
             if let Some(whole) = whole.take() {
                 spliced.truncate(0);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::coding::put_fixed64;
 use crate::comparator::{Comparator, Order};
-use crate::error::show_key;
+use crate::error::{ErrorKind, show_key};
 use crate::format::Defect;
 
 /// The largest sequence number that an internal key can hold, 2^56 - 1.
@@ -246,10 +246,10 @@ impl Order {
         user_order(self).is_some() && InternalKey::parse(key).is_none()
     }
 
-    /// Returns the message for keys that are not in this order: `what` describes the keys; two of them that come in the
-    /// other order in the file are shown.
+    /// The defect of keys that are not in this order: the table is damaged, or was written in another order. `what` describes the keys;
+    /// two of them that come in the other order in the file are shown.
     #[cold]
-    pub(crate) fn order_message(&self, what: &str, previous: &[u8], key: &[u8]) -> String {
+    pub(crate) fn misordered(&self, what: &str, previous: &[u8], key: &[u8]) -> Defect {
         let name = self.comparator().name();
         let advice = if self.is_foreign(previous) || self.is_foreign(key) {
             "these are not internal keys of a database: open the table with the comparator that it was written with, as a Table"
@@ -257,9 +257,10 @@ impl Order {
             "open the table with the comparator that it was written with, and as a DbTable if it is a database's"
         };
         let (previous, key) = (self.describe_key(previous), self.describe_key(key));
-        format!(
-            "{what} do not ascend in the order {name:?}: {previous} comes before {key}; {advice}"
-        )
+        let what = format!(
+            ": {what} do not ascend in the order {name:?}: {previous} comes before {key}; {advice}"
+        );
+        Defect(Box::new((ErrorKind::Comparator, what, String::new())))
     }
 }
 

@@ -107,13 +107,7 @@ impl Defect {
         Defect(Box::new((kind, what, String::new())))
     }
 
-    /// Keys that do not ascend in the reader's order: the table is damaged, or was written in another order.
-    #[cold]
-    pub(crate) fn misordered(what: impl fmt::Display) -> Defect {
-        let (kind, what) = (ErrorKind::Comparator, format!(": {what}"));
-        Defect(Box::new((kind, what, String::new())))
-    }
-
+    /// Whether it is of keys that [do not ascend](crate::comparator::Order::misordered).
     pub(crate) fn is_misordered(&self) -> bool {
         self.0.0 == ErrorKind::Comparator
     }

@@ -320,8 +320,7 @@ pub(crate) fn take_handle(
     if let (Some(previous), Some(order)) = (previous, order)
         && order.compare(previous, key).is_ge()
     {
-        let message = order.order_message("index keys", previous, key);
-        return Err(Defect::misordered(message));
+        return Err(order.misordered("index keys", previous, key));
     }
     let handle = BlockHandle::decode(value).and_then(|(handle, _)| {
         let end = handle.end().filter(|&end| end <= data.end)?;

@@ -200,8 +200,7 @@ impl Index {
         for p in 1..tops.len() {
             let (before, top) = (tops.key(p - 1), tops.key(p));
             if let Some(order) = order.filter(|order| order.compare(before, top).is_ge()) {
-                let message = order.order_message("index keys", before, top);
-                return Err(Defect::misordered(message));
+                return Err(order.misordered("index keys", before, top));
             }
         }
         let len = pieces.blocks_before(pieces.len());
@@ -366,19 +365,17 @@ impl Index {
         last: &[u8],
         order: &Order,
     ) -> Result<(), Defect> {
-        let misordered = |what, low: &[u8], high: &[u8]| {
-            Err(Defect::misordered(order.order_message(what, low, high)))
-        };
         let before = match found.at.checked_sub(1) {
             Some(before) => Some(self.piece_with(found).entries.key(before as usize)),
             None => (found.piece.checked_sub(1)).map(|before| self.tops.key(before as usize)),
         };
         if let Some(before) = before.filter(|before| order.compare(before, first).is_ge()) {
-            return misordered("an index key and the next block's", before, first);
+            let what = "an index key and the next block's";
+            return Err(order.misordered(what, before, first));
         }
         let own = self.key(found);
         if order.compare(last, own).is_gt() {
-            return misordered("a block's last key and its index key", last, own);
+            return Err(order.misordered("a block's last key and its index key", last, own));
         }
         Ok(())
     }
