@@ -104,8 +104,7 @@ pub fn imitate<D: Destination>(builder: &mut TableBuilder<D>, style: &Style) -> 
     options.compression = options.compression.or(codec);
     if let (Some(name), false) = (&style.filter, options.chose_filter) {
         let name = name.as_deref();
-        let is_kept =
-            |policy: &&BuiltIn| policy.option.is_some() && Some(policy.reader().name()) == name;
+        let is_kept = |policy: &&BuiltIn| Some(policy.reader().name()) == name;
         if let Some(policy) = POLICIES.iter().find(is_kept) {
             *options = filter_with(options.clone(), policy, 10.0);
         } else if name.is_none() {
@@ -113,11 +112,8 @@ pub fn imitate<D: Destination>(builder: &mut TableBuilder<D>, style: &Style) -> 
         }
     }
     builder.restyle();
-    for (name, value) in style
-        .properties
-        .iter()
-        .flat_map(Properties::user_properties)
-    {
+    let properties = style.properties.iter();
+    for (name, value) in properties.flat_map(Properties::user_properties) {
         if let Ok(name) = str::from_utf8(name)
             && builder.summary.properties.user(name).is_none()
         {

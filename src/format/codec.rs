@@ -327,11 +327,8 @@ fn unsnap(payload: &[u8]) -> Result<Vec<u8>, Defect> {
     let most = (payload.len() as u64).saturating_mul(64) / 3;
     let mut block = reserve(claimed as u64, most, payload)?;
     block.resize(claimed, 0);
-    let len = snap::raw::Decoder::new()
-        .decompress(payload, &mut block)
-        .map_err(corrupt)?;
-    block.truncate(len);
-    Ok(block)
+    let decompressed = snap::raw::Decoder::new().decompress(payload, &mut block);
+    decompressed.map(|_| block).map_err(corrupt)
 }
 
 /// Memory for a block of `claimed` bytes. Rejects a length that the payload cannot decompress to. An allowed length can still
@@ -404,11 +401,8 @@ fn unzstd(payload: &[u8]) -> Result<Vec<u8>, Defect> {
     };
     let decompressed = decompressor.decompress_to_buffer(payload, &mut block);
     let _ = UNZSTD.try_with(|kept| kept.set(Some(decompressor)));
-    decompressed.map_err(|e| Defect::new("Zstandard data", e.to_string()))?;
-    let expected = || format!("{claimed} bytes of Zstandard data");
-    let found = || format!("{}", block.len());
-    require(block.len() as u64 == claimed, expected, found)?;
-    Ok(block)
+    let corrupt = |e: io::Error| Defect::new("Zstandard data", e.to_string());
+    decompressed.map(|_| block).map_err(corrupt)
 }
 
 /// The output of `decoder`; `broken` is the defect of a payload that it cannot decode. The stream does not state its length,

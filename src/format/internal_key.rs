@@ -218,12 +218,9 @@ pub fn user_order(order: &Order) -> Option<&Order> {
         return None;
     };
     let any: &dyn Any = &**comparator;
-    if let Some(internal) = any.downcast_ref::<InternalKeyComparator>() {
-        Some(&internal.user)
-    } else {
-        let shared = any.downcast_ref::<Arc<InternalKeyComparator>>()?;
-        Some(&shared.user)
-    }
+    let shared = || any.downcast_ref::<Arc<InternalKeyComparator>>();
+    let internal = any.downcast_ref().or_else(|| shared().map(Arc::as_ref))?;
+    Some(&internal.user)
 }
 
 impl Order {

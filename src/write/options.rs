@@ -288,9 +288,8 @@ impl WriteOptions {
         };
         at_least_1("block_size", self.block_size)?;
         at_least_1("restart_interval", self.restart_interval)?;
-        if let Some(codec) = self.compression {
-            codec.check().map_err(|why| format!("compression: {why}"))?;
-        }
+        let codec = self.compression.unwrap_or_default();
+        codec.check().map_err(|why| format!("compression: {why}"))?;
         if let Some(policy) = &self.filter {
             let check = policy.check();
             check.map_err(|why| format!("filter_policy {:?}: {why}", policy.name()))?;
