@@ -11,11 +11,10 @@ use std::sync::Arc;
 use leveltable::Result;
 use leveltable::WriteOptions;
 use leveltable::db::{InternalKey, ValueType};
-use leveltable::filter::{FilterBuilder, FilterPolicy};
 use leveltable::format::codec_name;
 use leveltable::prefix_bounds;
-use leveltable::sister_crates::{data_frame, no_prefixes};
-use leveltable::{BloomFilterPolicy, Comparator, Compression, DbTable, Error, ErrorKind, KeyRange};
+use leveltable::sister_crates::{BuiltIn, POLICIES, data_frame, filter_with, no_prefixes};
+use leveltable::{Comparator, Compression, DbTable, Error, ErrorKind, KeyRange};
 
 use crate::builder::{BuiltDatabase, DatabaseBuildOptions, DatabaseBuilder};
 #[cfg(doc)]
@@ -349,32 +348,11 @@ pub fn settings_of(table: &DbTable) -> Result<WriteOptions> {
     } else {
         bits.clamp(1, 40) as u32
     };
-    Ok(match &*filter.policy {
-        BLOOM => options.filter_policy(BloomFilterPolicy::new(bits)),
-        BLOOM_OF_GO => options.filter_policy(BloomOfGo(BloomFilterPolicy::new(bits))),
+    let is_same = |policy: &&BuiltIn| policy.reader().name() == filter.policy;
+    Ok(match POLICIES.iter().find(is_same) {
+        Some(policy) if !policy.whole_table => filter_with(options, policy, f64::from(bits)),
         _ => WriteOptions::new().compression(compression),
     })
-}
-
-const BLOOM: &str = "leveldb.BuiltinBloomFilter2";
-const BLOOM_OF_GO: &str = "leveldb.BuiltinBloomFilter";
-
-/// LevelDB's filter, under the name that goleveldb gives it.
-#[derive(Debug)]
-struct BloomOfGo(BloomFilterPolicy);
-
-impl FilterPolicy for BloomOfGo {
-    fn name(&self) -> &str {
-        BLOOM_OF_GO
-    }
-
-    fn builder(&self) -> Box<dyn FilterBuilder> {
-        self.0.builder()
-    }
-
-    fn key_may_match(&self, key: &[u8], filter: &[u8]) -> bool {
-        self.0.key_may_match(key, filter)
-    }
 }
 
 /// Adds entries and changes in the order of their keys. A change replaces the entry of its key.

@@ -6,7 +6,7 @@ use super::{BloomFilterPolicy, FilterPolicy, OldBloomFilterPolicy, RibbonFilterP
 
 /// A built-in policy.
 pub struct BuiltIn {
-    /// Its name in options; `None` if it can only be read.
+    /// Its name in options; `None` if no option names it.
     pub option: Option<&'static str>,
     /// Description for the tool's help.
     pub about: &'static str,
@@ -32,15 +32,15 @@ pub static POLICIES: [BuiltIn; 3] = [
     },
     BuiltIn {
         option: None,
-        about: "The Bloom filter of LevelDB's first versions",
-        make: |_| Arc::new(OldBloomFilterPolicy),
+        about: "The Bloom filter of LevelDB's first versions, and of goleveldb",
+        make: |bits| Arc::new(OldBloomFilterPolicy(BloomFilterPolicy::new(bits as u32))),
         whole_table: false,
     },
 ];
 
 impl BuiltIn {
     /// The policy for readers: a filter itself says how many bits it has.
-    pub(crate) fn reader(&self) -> Arc<dyn FilterPolicy> {
+    pub fn reader(&self) -> Arc<dyn FilterPolicy> {
         (self.make)(10.0)
     }
 }
