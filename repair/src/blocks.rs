@@ -16,7 +16,7 @@ pub struct BlockInfo {
     pub stored_bytes: u64,
     /// Size in bytes without compression and trailer.
     pub bytes: u64,
-    /// `"none"`, `"snappy"`, `"zstd"`, `"zlib"` or `"deflate"`.
+    /// As [`Compression::name`](leveltable::Compression::name) has it.
     pub codec: &'static str,
     /// Number of entries.
     pub entries: u64,

@@ -89,7 +89,7 @@ impl Compression {
         ]
     }
 
-    /// The codec's name: `none`, `snappy`, `zstd`, `zlib` or `deflate`.
+    /// The codec's name, such as `snappy`.
     pub const fn name(self) -> &'static str {
         match self {
             Compression::None => "none",
@@ -475,6 +475,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_format_lists_every_codec() {
+        let format = include_str!("../../docs/format.md");
+        let (_, line) = format.split_once("- **Codecs**: 0 none,").unwrap();
+        let (line, _) = line.split_once("A writer").unwrap();
+        for (codec, type_byte) in codecs() {
+            let listed = line.contains(&format!(" {type_byte} "));
+            assert!(listed, "{codec} has type {type_byte}: {line}");
+        }
+    }
+
     fn noise(len: u32) -> Vec<u8> {
         (0..len)
             .map(|i| crc32c::crc32c(&i.to_le_bytes()) as u8)
@@ -500,6 +511,7 @@ mod tests {
                     assert_eq!(payload, block);
                 } else {
                     assert_eq!(stored, codec);
+                    assert_eq!(name(codec, payload), compression.name());
                     assert!(payload.len() < block.len() - block.len() / 8);
                     assert_eq!(decompress(codec, payload).unwrap(), block);
                 }

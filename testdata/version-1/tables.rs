@@ -100,17 +100,7 @@ impl Golden {
 
     /// The options, or `None` if this build lacks the codec.
     pub(crate) fn options(&self) -> Option<WriteOptions> {
-        let compression = match self.codec {
-            "none" => Compression::None,
-            "snappy" => Compression::Snappy,
-            #[cfg(feature = "zstd")]
-            "zstd" => Compression::Zstd(1),
-            #[cfg(feature = "zlib")]
-            "zlib" => Compression::Zlib(6),
-            #[cfg(feature = "zlib")]
-            "deflate" => Compression::Deflate(6),
-            _ => return None,
-        };
+        let compression: Compression = self.codec.parse().ok()?;
         let options = WriteOptions::new().compression(compression);
         let options = match self.filter {
             "ribbon10" => options,
