@@ -123,7 +123,7 @@ impl TableOptions {
             }
             Some(Filter(None)) if self.bits_per_key.is_none() => Ok(options.no_filter()),
             Some(Filter(None)) => {
-                let what = "--bits-per-key needs a filter: ribbon or bloom";
+                let what = "--bits-per-key needs a filter";
                 Err(Failure::new(what))
             }
         }

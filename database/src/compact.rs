@@ -349,9 +349,11 @@ pub fn settings_of(table: &DbTable) -> Result<WriteOptions> {
         bits.clamp(1, 40) as u32
     };
     let is_same = |policy: &&BuiltIn| policy.reader().name() == filter.policy;
+    let default = WriteOptions::new().compression(compression);
     Ok(match POLICIES.iter().find(is_same) {
-        Some(policy) if !policy.whole_table => filter_with(options, policy, f64::from(bits)),
-        _ => WriteOptions::new().compression(compression),
+        Some(policy) if policy.whole_table => filter_with(default, policy, 10.0),
+        Some(policy) => filter_with(options, policy, f64::from(bits)),
+        None => default,
     })
 }
 

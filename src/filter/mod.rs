@@ -1,7 +1,6 @@
 //! Filters: a few bits for each key that rule out most absent keys, so that no block is read for them.
 
 pub(crate) mod bloom;
-pub(crate) mod policies;
 mod prefix;
 pub(crate) mod ribbon;
 
@@ -11,6 +10,54 @@ pub(crate) use prefix::{built_in_extractor, prefix_end, prefix_of, prefix_of_all
 pub(crate) use ribbon::{Layout as RibbonLayout, Probe as RibbonProbe, RibbonFilterPolicy};
 
 use std::fmt::Debug;
+
+/// The built-in policies: readers, the tool and the Python package take them from this list.
+pub(crate) mod policies {
+    use std::sync::Arc;
+
+    use super::{BloomFilterPolicy, FilterPolicy, OldBloomFilterPolicy, RibbonFilterPolicy};
+
+    /// A built-in policy.
+    pub struct BuiltIn {
+        /// Its name in options; `None` if no option names it.
+        pub option: Option<&'static str>,
+        /// Description for the tool's help.
+        pub about: &'static str,
+        /// Makes the policy, with this many bits per key.
+        pub make: fn(f64) -> Arc<dyn FilterPolicy>,
+        /// Whether one filter covers the whole table, rather than each 2 KiB of it.
+        pub whole_table: bool,
+    }
+
+    /// The built-in policies, the best first: a reader uses the first one for which the table has a filter.
+    pub static POLICIES: [BuiltIn; 3] = [
+        BuiltIn {
+            option: Some("ribbon"),
+            about: "One ribbon filter for the whole table: an eighth of the wasted reads. LevelDB ignores it",
+            make: |bits| Arc::new(RibbonFilterPolicy::new(bits)),
+            whole_table: true,
+        },
+        BuiltIn {
+            option: Some("bloom"),
+            about: "LevelDB's Bloom filter",
+            make: |bits| Arc::new(BloomFilterPolicy::new(bits as u32)),
+            whole_table: false,
+        },
+        BuiltIn {
+            option: None,
+            about: "The Bloom filter of LevelDB's first versions, and of goleveldb",
+            make: |bits| Arc::new(OldBloomFilterPolicy(BloomFilterPolicy::new(bits as u32))),
+            whole_table: false,
+        },
+    ];
+
+    impl BuiltIn {
+        /// The policy for readers: a filter itself says how many bits it has.
+        pub fn reader(&self) -> Arc<dyn FilterPolicy> {
+            (self.make)(10.0)
+        }
+    }
+}
 
 /// Makes filters of keys, and looks keys up in filters.
 ///

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use leveltable::db::{InternalKey, ValueType};
+use leveltable::sister_crates::{POLICIES, filter_with};
 use leveltable::{BloomFilterPolicy, Compression, DbTable, ErrorKind, SortedEntries, WriteOptions};
 use leveltable_database::sister_crates::{self, open};
 use leveltable_database::{
@@ -177,6 +178,26 @@ fn changes_that_do_not_ascend_are_an_error() {
         assert_eq!(error.kind(), ErrorKind::OutOfOrder, "{error}");
     }
     assert!(!scratch.path().join("new").exists());
+}
+
+/// A policy that compaction does not know would be replaced in silence.
+#[test]
+fn every_filter_policy_that_is_built_in_is_kept() {
+    for policy in &POLICIES {
+        let scratch = scratch();
+        let [dir, new] = ["db", "new"].map(|name| scratch.path().join(name));
+        let tables = filter_with(WriteOptions::leveldb(), policy, 10.0);
+        let options = DatabaseBuildOptions::new().tables(tables);
+        let mut builder = DatabaseBuilder::create(&dir, options).unwrap();
+        builder
+            .extend(SortedEntries::new([("key", "value")]))
+            .unwrap();
+        builder.finish().unwrap();
+        compact_into(&dir, &new, CompactOptions::new()).unwrap();
+        let table = DbTable::open(new.join("000002.ldb")).unwrap();
+        let name = (policy.make)(10.0).name().to_owned();
+        assert_eq!(table.as_table().filter().unwrap().policy, name);
+    }
 }
 
 #[test]
