@@ -9,6 +9,8 @@ Key = Data | None
 Path = str | PathLike[str]
 # : The engine's codecs, for ``compression``.
 Codec = Literal["snappy", "zstd", "zlib", "deflate", "none"]
+# : The engine's filters.
+Filter = Literal["ribbon", "bloom", "none"]
 
 
 class WriteOptions(TypedDict, total=False):
@@ -17,7 +19,7 @@ class WriteOptions(TypedDict, total=False):
     compression: Codec
     level: int
     block_size: int
-    filter: Literal["ribbon", "bloom", "none"]
+    filter: Filter
     bits_per_key: float
     prefix_delimiter: bytes
     prefix_length: int

@@ -140,9 +140,9 @@ class TableBuilder(_native.TableBuilder):
     It appears when it is finished, for example at the end of a ``with`` block, and not at all if
 that ends with an exception.
 
-    Options: ``compression`` (``"snappy"``, ``"zstd"``, ``"zlib"``, ``"none"``), its ``level``,
-``block_size`` in bytes (4096), ``filter`` (``"ribbon"``, which LevelDB ignores, ``"bloom"``,
-``"none"``), ``bits_per_key`` (10), a filter of prefixes by ``prefix_delimiter`` (one byte) or
+    Options: ``compression`` (``"snappy"``), its ``level``, ``block_size`` in bytes (4096),
+``filter`` (``"ribbon"``, which LevelDB ignores), ``bits_per_key`` (10); ``leveltable.options``
+lists the codecs and filters; a filter of prefixes by ``prefix_delimiter`` (one byte) or
 ``prefix_length``, ``leveldb=True`` for LevelDB's own format, ``replace=False`` to keep an existing
 file. ``properties`` are stored in the table.
     """

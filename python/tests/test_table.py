@@ -4,11 +4,13 @@ import os
 import pickle
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
 
 import leveltable as lt
 from conftest import ranges
+from leveltable.options import Codec, Filter
 
 
 def test_a_table_is_a_mapping(path, model):
@@ -94,8 +96,8 @@ def test_a_builder_is_used_once(tmp_path):
         lt.TableBuilder(tmp_path / "t", replace=False)
 
 
-@pytest.mark.parametrize("compression", ["snappy", "none", "zstd", "zlib"])
-@pytest.mark.parametrize("filter", ["ribbon", "bloom", "none"])
+@pytest.mark.parametrize("compression", get_args(Codec))
+@pytest.mark.parametrize("filter", get_args(Filter))
 def test_options(tmp_path, model, compression, filter):
     path = tmp_path / "t"
     with lt.TableBuilder(path, compression=compression, filter=filter, block_size=512, prefix_length=2) as builder:
@@ -109,9 +111,17 @@ def test_options(tmp_path, model, compression, filter):
     assert table.stats.source_reads == reads
 
 
+@pytest.mark.parametrize(("option", "names"), [("compression", Codec), ("filter", Filter)])
+def test_types_list_what_the_engine_has(tmp_path, option, names):
+    with pytest.raises(ValueError, match=" is none of ") as raised:
+        lt.TableBuilder(tmp_path / "t", **{option: "?"})
+    _, listed = str(raised.value).split(" is none of ")
+    assert sorted(listed.split(", ")) == sorted(get_args(names))
+
+
 def test_wrong_options_are_named(tmp_path):
     for options, words in [
-        ({"compression": "lz4"}, "lz4"),
+        ({"compression": "bzip2"}, "bzip2"),
         ({"filter": "cuckoo"}, "cuckoo"),
         ({"level": 3}, "level"),
         ({"block_size": "x"}, "block_size"),
