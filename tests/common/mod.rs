@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use bytes::Bytes;
 use leveltable::filter::{FilterBuilder, FilterPolicy};
 use leveltable::{
-    BytewiseComparator, Comparator, Compression, ReadAt, RibbonFilterPolicy, Section, Table,
+    BytewiseComparator, Comparator, Compression, Error, ReadAt, RibbonFilterPolicy, Section, Table,
     WriteOptions,
 };
 
@@ -54,6 +54,12 @@ impl ReadAt for Hole {
         }
         Ok(self.0.slice(start..start + len))
     }
+}
+
+/// Asserts that the error of a byte that cannot be read says in which section it is. Tables of all kinds say the same.
+pub(crate) fn assert_names_section(error: &Error, section: Section) {
+    let words = format!("in the {section}: a bad sector");
+    assert!(error.to_string().ends_with(&words), "{section}: {error}");
 }
 
 /// A table with several pieces of index and filter, its keys, and offsets of bytes in all of its parts.

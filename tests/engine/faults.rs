@@ -572,8 +572,7 @@ fn an_error_of_the_source_names_the_section() {
         };
         let (section, _) = layout.section_at(hole);
         if let Err(error) = read() {
-            let words = format!("in the {section}: a bad sector");
-            assert!(error.to_string().ends_with(&words), "{section}: {error}");
+            common::assert_names_section(&error, section);
             named.push(section);
         }
     }

@@ -12,6 +12,8 @@ use leveltable::{
     BlockCache, BloomFilterPolicy, BytewiseComparator, Comparator, Compression, ErrorKind,
     OpenOptions, ReadAt, ReadOptions, Stats, Table, WriteOptions,
     db::{MAX_SEQUENCE, Version},
+    filter::FixedPrefix,
+    sister_crates::counts,
 };
 
 /// Reads, and bytes of them.
@@ -158,6 +160,22 @@ impl Counted {
 }
 
 // ---- Opening --------------------------------------------------------------------------------
+
+/// A counter that nothing adds to would be shown, as 0.
+#[test]
+fn every_counter_is_counted() {
+    let write = small_blocks().prefix_filter(FixedPrefix::new(3));
+    let table = Counted::open(&write, &own_cache()).table;
+    for key in ["key000000", "key000000", "key000001"] {
+        table.get(key).unwrap();
+    }
+    for prefix in ["key", "kex"] {
+        table.prefix(prefix).next();
+    }
+    for (name, count) in counts(&table.stats()) {
+        assert!(count > 0, "{name}");
+    }
+}
 
 /// The promise of `OpenOptions::open`: one read for a small table. For larger ones see `tests/engine/opening.rs`.
 #[test]
