@@ -231,11 +231,11 @@ pub(crate) fn compact(
         ErrorKind::Io => error,
         _ => needs_repair(error),
     })?;
-    db.state().known_order()?;
-    if db.state().runs.iter().flatten().count() <= MAX_PINNED {
+    db.handle.state().known_order()?;
+    if db.handle.state().runs.iter().flatten().count() <= MAX_PINNED {
         db.pin().map_err(needs_repair)?;
     }
-    let state = db.state();
+    let state = db.handle.state();
     let mut settings = settings(&state, &options).map_err(needs_repair)?;
     let live = |file: &crate::DatabaseFile| file.state == FileState::Live;
     let files = db.files()?.into_iter().filter(live);

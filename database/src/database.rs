@@ -1,19 +1,24 @@
 //! A database, and opening it.
 
+use std::ops::Bound;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
-#[cfg(doc)]
-use leveltable::ErrorKind;
-use leveltable::Result;
 use leveltable::db::DbEntry;
+use leveltable::sister_crates::{no_prefixes, prefix_bounds_from};
+#[cfg(doc)]
+use leveltable::{DbTable, ErrorKind};
+use leveltable::{KeyRange, Result};
 
-use crate::files::DatabaseFile;
+use crate::approximate::{bytes_within, key_at};
+use crate::files::{DatabaseFile, files_of};
+use crate::handle::Handle;
 use crate::log::Recovery;
 use crate::options::DatabaseOptions;
 use crate::state::{State, retry};
 use crate::storage::{Directory, FileSystem};
+use crate::walk::{self, DatabaseRange, HistoryEntries, HistoryEntry};
 
 /// A LevelDB database, opened for reading only: its live contents as of opening, or of the last [`refresh`](Database::refresh).
 ///
@@ -37,9 +42,7 @@ use crate::storage::{Directory, FileSystem};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Database {
-    dir: Arc<dyn Directory>,
-    /// Locked only to read or replace the `Arc`.
-    state: Arc<RwLock<Arc<State>>>,
+    pub(crate) handle: Handle,
 }
 
 impl Database {
@@ -59,50 +62,13 @@ impl Database {
         DatabaseOptions::new().open_read_only(dir)
     }
 
-    fn new(state: State) -> Database {
-        Database {
-            dir: state.dir.clone(),
-            state: Arc::new(RwLock::new(Arc::new(state))),
-        }
-    }
-
-    pub(crate) fn state(&self) -> Arc<State> {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        state.clone()
-    }
-
-    /// Reads the database again.
-    fn read_again(&self) -> Result<()> {
-        let known = self.state();
-        let mut read = State::read(&self.dir, &known.options)?;
-        if read.current == known.current {
-            read.open_tables = known.open_tables.clone();
-        }
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        // Another thread may have read a later state.
-        let progress = |state: &State| (state.last_sequence, state.version.bytes);
-        if state.current != read.current || progress(&state) <= progress(&read) {
-            *state = Arc::new(read);
-        }
-        Ok(())
-    }
-
-    /// Calls `work` with the state; if the state turns out to be out of date, reads the database again and repeats the call.
-    pub(crate) fn with_state<T>(
-        &self,
-        mut work: impl FnMut(&Arc<State>) -> Result<T>,
-    ) -> Result<T> {
-        retry(|attempt| {
-            if attempt > 1 {
-                self.read_again()?;
-            }
-            work(&self.state())
-        })
+    fn of(handle: Handle) -> Database {
+        Database { handle }
     }
 
     /// The directory, as passed to [`open_read_only`](Database::open_read_only).
     pub fn path(&self) -> &Path {
-        self.dir.path()
+        self.handle.dir.path()
     }
 
     /// Returns the value of `key`; `None` if there is none, or it was deleted.
@@ -117,7 +83,7 @@ impl Database {
     /// [`open_read_only`](Database::open_read_only) if the database is read again.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         let key = key.as_ref();
-        let found = self.with_state(|state| state.find(key))?;
+        let found = self.handle.with_state(|state| state.find(key))?;
         Ok(found.and_then(|entry| entry.version.into_value()))
     }
 
@@ -138,19 +104,19 @@ impl Database {
     ///
     /// Same as [`get`](Database::get); no value is then returned.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
-        let found = self.with_state(|state| state.find_many(keys))?;
+        let found = self.handle.with_state(|state| state.find_many(keys))?;
         let value = |found: Option<DbEntry>| found.and_then(|entry| entry.version.into_value());
         Ok(found.into_iter().map(value).collect())
     }
 
     /// The name of the comparator in the MANIFEST, such as that of [`BytewiseComparator`](leveltable::BytewiseComparator).
     pub fn comparator(&self) -> String {
-        self.state().order_name.clone()
+        self.handle.state().order_name.clone()
     }
 
     /// Whether the order is known. If not, lookups, bounds and walks back are errors of kind [`ErrorKind::Comparator`].
     pub fn has_known_order(&self) -> bool {
-        self.state().is_known
+        self.handle.state().is_known
     }
 
     /// The sequence number of the last change. Without a MANIFEST, that of the last one in logs.
@@ -158,12 +124,12 @@ impl Database {
     /// Older sequence numbers are not snapshots: compactions drop versions that nobody had asked to keep. See
     /// [`history`](Database::history).
     pub fn last_sequence(&self) -> u64 {
-        self.state().last_sequence
+        self.handle.state().last_sequence
     }
 
     /// What was read at opening, or at the last refresh, and what was skipped; [`DatabaseOptions`] has an example.
     pub fn recovery(&self) -> Recovery {
-        self.state().recovery.clone()
+        self.handle.state().recovery.clone()
     }
 
     /// The files that are in the directory now, and those that the MANIFEST, as it was read, lists and that are missing; sorted by
@@ -184,7 +150,7 @@ impl Database {
     ///
     /// Errors of listing the directory.
     pub fn files(&self) -> Result<Vec<DatabaseFile>> {
-        self.state().files()
+        files_of(&self.handle.state())
     }
 
     /// Reads the database again if it has changed. Returns whether it had. Existing ranges keep showing the old
@@ -197,9 +163,9 @@ impl Database {
     ///
     /// Same as [`open_read_only`](Database::open_read_only); the contents are then unchanged.
     pub fn refresh(&self) -> Result<bool> {
-        let has_changed = !self.state().is_up_to_date()?;
+        let has_changed = !self.handle.state().is_up_to_date()?;
         if has_changed {
-            retry(|_| self.read_again())?;
+            retry(|_| self.handle.read_again())?;
         }
         Ok(has_changed)
     }
@@ -212,12 +178,131 @@ impl Database {
     ///
     /// Same as [`get`](Database::get).
     pub fn pin(&self) -> Result<()> {
-        self.with_state(|state| {
+        self.handle.with_state(|state| {
             for table in state.runs.iter().flatten() {
                 let _ = table.kept.set(state.table(table)?);
             }
             Ok(())
         })
+    }
+
+    /// All entries in order, from either end; see [`range`](Database::range).
+    ///
+    /// In a database whose order is not known, entries come in the order of its files, from the front only, and the keys are kept
+    /// in memory meanwhile.
+    pub fn iter(&self) -> DatabaseRange {
+        self.range(..)
+    }
+
+    /// The entries whose keys are within `bounds`, from either end. Tables are opened when the range reaches them; up to 16, before the
+    /// first entry. Reads nothing before that.
+    ///
+    /// ```no_run
+    /// # let db = leveltable_database::Database::open_read_only("db")?;
+    /// for entry in db.range("user/1".."user/2").rev() {
+    ///     println!("{}", entry?.0.escape_ascii());
+    /// }
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    pub fn range(&self, bounds: impl KeyRange) -> DatabaseRange {
+        DatabaseRange::new(self.handle.clone(), Ok(bounds.key_bounds()))
+    }
+
+    /// The entries whose keys begin with `prefix`, from either end; reads like [`range`](Database::range).
+    ///
+    /// Only in bytewise order do such keys always lie together. In any other order the only item is an error of
+    /// [`ErrorKind::Comparator`]: use a range there.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DatabaseRange {
+        self.prefix_from(prefix, Bound::<&[u8]>::Unbounded)
+    }
+
+    /// The entries of [`prefix`](Database::prefix) at or after `start`: the next page after a key, for example. A start before the
+    /// prefix leaves all entries; one after it, none.
+    ///
+    /// ```no_run
+    /// use std::ops::Bound;
+    ///
+    /// # let db = leveltable_database::Database::open_read_only("db")?;
+    /// let last_shown = "user/20";
+    /// for entry in db.prefix_from("user/", Bound::Excluded(last_shown)).take(20) {
+    ///     println!("{}", entry?.0.escape_ascii());
+    /// }
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    pub fn prefix_from(
+        &self,
+        prefix: impl AsRef<[u8]>,
+        start: Bound<impl AsRef<[u8]>>,
+    ) -> DatabaseRange {
+        let (state, bounds) = (
+            self.handle.state(),
+            prefix_bounds_from(prefix.as_ref(), start),
+        );
+        let bounds = state.is_bytewise.then_some(bounds);
+        let bounds = bounds.ok_or_else(|| no_prefixes(&state.order_name));
+        DatabaseRange::new(self.handle.clone(), bounds)
+    }
+
+    /// Returns each version of `key` in the directory's logs and tables, the newest first, those in files that are not part of
+    /// the database last.
+    ///
+    /// These are the versions that compactions have not dropped yet; they are not snapshots of the database. Reads the logs
+    /// again, and the blocks of tables that may hold the key; all blocks, if the order is not bytewise.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`history_range`](Database::history_range), but the order need not be known.
+    pub fn history(&self, key: impl AsRef<[u8]>) -> Result<Vec<HistoryEntry>> {
+        let key = Bound::Included(key.as_ref().to_vec());
+        self.handle
+            .with_state(|state| walk::history(state, key.clone()))
+    }
+
+    /// Returns each version of the keys within `bounds` in the directory's logs and tables: keys in order, and the versions of
+    /// each as by [`history`](Database::history).
+    ///
+    /// Reads the logs again. Keeps their changes in memory, and the versions up to where the next table begins. Damaged unlisted
+    /// files are skipped.
+    ///
+    /// # Errors
+    ///
+    /// Errors of [`get`](Database::get). The iterator ends after its first error.
+    pub fn history_range(&self, bounds: impl KeyRange) -> Result<HistoryEntries> {
+        walk::history_range(&self.handle.state(), &bounds.key_bounds())
+    }
+
+    /// Returns approximately how many bytes of files the keys within `bounds` take, including old versions and deletions: for tables
+    /// within the bounds their sizes in the MANIFEST, and for each table across a bound the result of [`DbTable::approximate_bytes`],
+    /// with an error of less than two blocks. The contents of logs count as the table in memory that holds them.
+    ///
+    /// Opens the tables across a bound, up to two in each level from 1 on, and reads no data block. This is
+    /// `GetApproximateSizes` of C++ LevelDB, which ignores the logs.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`get`](Database::get).
+    ///
+    /// ```no_run
+    /// # let db = leveltable_database::Database::open_read_only("db")?;
+    /// println!("{} bytes of users", db.approximate_bytes("user/".."user0")?);
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    pub fn approximate_bytes(&self, bounds: impl KeyRange) -> Result<u64> {
+        let bounds = bounds.key_bounds();
+        self.handle.with_state(|state| bytes_within(state, &bounds))
+    }
+
+    /// Returns a key before which about `fraction` of the bytes of files lie, as
+    /// [`approximate_bytes`](Database::approximate_bytes) counts them: 0.5 returns the middle of the database. `None` if the
+    /// database is empty.
+    ///
+    /// Opens some tables of each level to find the key, and reads no data block. C++ LevelDB has no counterpart.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`get`](Database::get).
+    pub fn key_at_fraction(&self, fraction: f64) -> Result<Option<Bytes>> {
+        self.handle.with_state(|state| key_at(state, fraction))
     }
 }
 
@@ -245,10 +330,14 @@ impl DatabaseOptions {
     /// Errors of listing the directory, of reading a log, and of opening a table.
     pub fn open_without_manifest(&self, dir: impl AsRef<Path>) -> Result<Database> {
         let dir = FileSystem::at(dir.as_ref());
-        State::read_without_manifest(&dir, self).map(Database::new)
+        State::read_without_manifest(&dir, self)
+            .map(Handle::new)
+            .map(Database::of)
     }
 
     pub(crate) fn open_in(&self, dir: Arc<dyn Directory>) -> Result<Database> {
-        retry(|_| State::read(&dir, self)).map(Database::new)
+        retry(|_| State::read(&dir, self))
+            .map(Handle::new)
+            .map(Database::of)
     }
 }

@@ -42,40 +42,38 @@ pub enum FileState {
     Aside,
 }
 
-impl State {
-    /// The files of the directory, and those that are listed and missing.
-    pub(crate) fn files(&self) -> Result<Vec<DatabaseFile>> {
-        let (mut names, listed) = (list(&*self.dir)?, &self.version.tables);
-        let found: HashSet<_> = names.keys().map(|name| FileKind::of(name)).collect();
-        let tables = listed.keys().map(|&number| file_name(number, "ldb"));
-        let log = self.recovery.missing_log;
-        let missing = tables.chain(log.map(|number| file_name(number, "log")));
-        let missing = missing.filter(|name| !found.contains(&FileKind::of(name)));
-        names.extend(missing.map(|name| (name, None)));
-        let current = self.current.as_ref().map(|current| name_of(&current.path));
-        let file = |(name, bytes): (String, Option<u64>)| {
-            let (kind, number) = FileKind::of(&name);
-            let id = number.unwrap_or(0);
-            let table = listed.get(&id).filter(|_| kind == FileKind::Table);
-            let state = match kind {
-                _ if bytes.is_none() => FileState::Missing,
-                FileKind::Current => FileState::Live,
-                FileKind::Manifest if current.as_ref() == Some(&name) => FileState::Live,
-                FileKind::Table if table.is_some() => FileState::Live,
-                FileKind::Table if !self.version.deleted.contains(&id) => FileState::Orphan,
-                FileKind::Log if self.version.needs_log(id) => FileState::Live,
-                FileKind::Manifest | FileKind::Table | FileKind::Log => FileState::Obsolete,
-                FileKind::Other => FileState::Aside,
-            };
-            DatabaseFile {
-                name,
-                kind,
-                number,
-                bytes,
-                state,
-                listed: table.map(|table| (table.level, table.file.clone())),
-            }
+/// The files of the directory, and those that are listed and missing.
+pub(crate) fn files_of(state: &State) -> Result<Vec<DatabaseFile>> {
+    let (mut names, listed) = (list(&*state.dir)?, &state.version.tables);
+    let found: HashSet<_> = names.keys().map(|name| FileKind::of(name)).collect();
+    let tables = listed.keys().map(|&number| file_name(number, "ldb"));
+    let log = state.recovery.missing_log;
+    let missing = tables.chain(log.map(|number| file_name(number, "log")));
+    let missing = missing.filter(|name| !found.contains(&FileKind::of(name)));
+    names.extend(missing.map(|name| (name, None)));
+    let current = state.current.as_ref().map(|current| name_of(&current.path));
+    let file = |(name, bytes): (String, Option<u64>)| {
+        let (kind, number) = FileKind::of(&name);
+        let id = number.unwrap_or(0);
+        let table = listed.get(&id).filter(|_| kind == FileKind::Table);
+        let state = match kind {
+            _ if bytes.is_none() => FileState::Missing,
+            FileKind::Current => FileState::Live,
+            FileKind::Manifest if current.as_ref() == Some(&name) => FileState::Live,
+            FileKind::Table if table.is_some() => FileState::Live,
+            FileKind::Table if !state.version.deleted.contains(&id) => FileState::Orphan,
+            FileKind::Log if state.version.needs_log(id) => FileState::Live,
+            FileKind::Manifest | FileKind::Table | FileKind::Log => FileState::Obsolete,
+            FileKind::Other => FileState::Aside,
         };
-        Ok(names.into_iter().map(file).collect())
-    }
+        DatabaseFile {
+            name,
+            kind,
+            number,
+            bytes,
+            state,
+            listed: table.map(|table| (table.level, table.file.clone())),
+        }
+    };
+    Ok(names.into_iter().map(file).collect())
 }

@@ -33,6 +33,7 @@ mod compact;
 mod database;
 mod directory;
 mod files;
+mod handle;
 mod indexeddb;
 mod log;
 mod options;

@@ -13,13 +13,15 @@ use bytes::Bytes;
 use itertools::Itertools as _;
 use leveltable::db::{DbCursor, DbEntry, DbRange, InternalKeyComparator, MAX_SEQUENCE};
 use leveltable::db::{ValueType, Version};
-use leveltable::sister_crates::{no_prefixes, prefix_bounds_from};
-use leveltable::{Comparator, DbTable, Error, ErrorKind, KeyRange, Result, SortedInput, Table};
+use leveltable::{Comparator, DbTable, Error, ErrorKind, Result, SortedInput, Table};
 use leveltable::{TableCache, TableRun};
 
 use self::VersionState::{Deleted, FileNotListed, Live, Overwritten};
-use crate::database::Database;
+#[cfg(doc)]
+use crate::Database;
 use crate::directory::{FileKind, changed, name_of};
+use crate::files::files_of;
+use crate::handle::Handle;
 use crate::log::Recovery;
 use crate::state::{Bounds, ListedTable, State, is_not_found};
 
@@ -34,7 +36,7 @@ use crate::state::{Bounds, ListedTable, State, is_not_found};
 #[derive(Debug)]
 #[must_use]
 pub struct DatabaseRange {
-    db: Database,
+    db: Handle,
     /// An error is then the only item.
     bounds: Result<Bounds>,
     /// Whether an entry has been requested.
@@ -45,65 +47,8 @@ pub struct DatabaseRange {
     unordered: Option<Unordered>,
 }
 
-/// Walks.
-impl Database {
-    /// All entries in order, from either end; see [`range`](Database::range).
-    ///
-    /// In a database whose order is not known, entries come in the order of its files, from the front only, and the keys are kept
-    /// in memory meanwhile.
-    pub fn iter(&self) -> DatabaseRange {
-        self.range(..)
-    }
-
-    /// The entries whose keys are within `bounds`, from either end. Tables are opened when the range reaches them; up to 16, before the
-    /// first entry. Reads nothing before that.
-    ///
-    /// ```no_run
-    /// # let db = leveltable_database::Database::open_read_only("db")?;
-    /// for entry in db.range("user/1".."user/2").rev() {
-    ///     println!("{}", entry?.0.escape_ascii());
-    /// }
-    /// # Ok::<(), leveltable::Error>(())
-    /// ```
-    pub fn range(&self, bounds: impl KeyRange) -> DatabaseRange {
-        DatabaseRange::new(self.clone(), Ok(bounds.key_bounds()))
-    }
-
-    /// The entries whose keys begin with `prefix`, from either end; reads like [`range`](Database::range).
-    ///
-    /// Only in bytewise order do such keys always lie together. In any other order the only item is an error of
-    /// [`ErrorKind::Comparator`]: use a range there.
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DatabaseRange {
-        self.prefix_from(prefix, Bound::<&[u8]>::Unbounded)
-    }
-
-    /// The entries of [`prefix`](Database::prefix) at or after `start`: the next page after a key, for example. A start before the
-    /// prefix leaves all entries; one after it, none.
-    ///
-    /// ```no_run
-    /// use std::ops::Bound;
-    ///
-    /// # let db = leveltable_database::Database::open_read_only("db")?;
-    /// let last_shown = "user/20";
-    /// for entry in db.prefix_from("user/", Bound::Excluded(last_shown)).take(20) {
-    ///     println!("{}", entry?.0.escape_ascii());
-    /// }
-    /// # Ok::<(), leveltable::Error>(())
-    /// ```
-    pub fn prefix_from(
-        &self,
-        prefix: impl AsRef<[u8]>,
-        start: Bound<impl AsRef<[u8]>>,
-    ) -> DatabaseRange {
-        let (state, bounds) = (self.state(), prefix_bounds_from(prefix.as_ref(), start));
-        let bounds = state.is_bytewise.then_some(bounds);
-        let bounds = bounds.ok_or_else(|| no_prefixes(&state.order_name));
-        DatabaseRange::new(self.clone(), bounds)
-    }
-}
-
 impl DatabaseRange {
-    pub(crate) fn new(db: Database, bounds: Result<Bounds>) -> DatabaseRange {
+    pub(crate) fn new(db: Handle, bounds: Result<Bounds>) -> DatabaseRange {
         DatabaseRange {
             db,
             bounds,
@@ -394,7 +339,7 @@ impl Iterator for DatabaseRange {
 
     /// Goes to the last entry at once: the entries between are not read. In an unknown order, all are read.
     fn last(mut self) -> Option<Self::Item> {
-        if self.db.has_known_order() {
+        if self.db.state().is_known {
             return self.next_back();
         }
         self.fold(None, |_, entry| Some(entry))
@@ -443,41 +388,18 @@ pub enum VersionState {
     FileNotListed,
 }
 
-impl Database {
-    /// Returns each version of `key` in the directory's logs and tables, the newest first, those in files that are not part of
-    /// the database last.
-    ///
-    /// These are the versions that compactions have not dropped yet; they are not snapshots of the database. Reads the logs
-    /// again, and the blocks of tables that may hold the key; all blocks, if the order is not bytewise.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`history_range`](Database::history_range), but the order need not be known.
-    pub fn history(&self, key: impl AsRef<[u8]>) -> Result<Vec<HistoryEntry>> {
-        let key = Bound::Included(key.as_ref().to_vec());
-        self.with_state(|state| {
-            let span = Span::new(state, (key.clone(), key.clone()));
-            History::read(state, &span.bounds)?.versions(&span)
-        })
-    }
+/// The result of [`Database::history`].
+pub(crate) fn history(state: &Arc<State>, key: Bound<Vec<u8>>) -> Result<Vec<HistoryEntry>> {
+    let span = Span::new(state, (key.clone(), key));
+    History::read(state, &span.bounds)?.versions(&span)
+}
 
-    /// Returns each version of the keys within `bounds` in the directory's logs and tables: keys in order, and the versions of
-    /// each as by [`history`](Database::history).
-    ///
-    /// Reads the logs again. Keeps their changes in memory, and the versions up to where the next table begins. Damaged unlisted
-    /// files are skipped.
-    ///
-    /// # Errors
-    ///
-    /// Errors of [`get`](Database::get). The iterator ends after its first error.
-    pub fn history_range(&self, bounds: impl KeyRange) -> Result<HistoryEntries> {
-        let state = self.state();
-        let bounds = bounds.key_bounds();
-        let spans = cut(&state, &bounds)?.into_iter();
-        let mut history = History::read(&state, &bounds)?;
-        let versions = spans.map(move |span| history.versions(&span)).flatten_ok();
-        Ok(Box::new(versions.take_while_inclusive(Result::is_ok)))
-    }
+/// The result of [`Database::history_range`].
+pub(crate) fn history_range(state: &Arc<State>, bounds: &Bounds) -> Result<HistoryEntries> {
+    let spans = cut(state, bounds)?.into_iter();
+    let mut history = History::read(state, bounds)?;
+    let versions = spans.map(move |span| history.versions(&span)).flatten_ok();
+    Ok(Box::new(versions.take_while_inclusive(Result::is_ok)))
 }
 
 /// The files of a database that hold versions.
@@ -494,7 +416,7 @@ impl History {
     /// Reads the changes in logs to keys within `bounds`.
     fn read(state: &State, bounds: &Bounds) -> Result<History> {
         let (mut logged, mut unlisted) = (Vec::new(), Vec::new());
-        for file in state.files()? {
+        for file in files_of(state)? {
             match (file.kind, file.number, file.bytes) {
                 (FileKind::Table, Some(number), Some(bytes)) if file.listed.is_none() => {
                     unlisted.push((number, bytes, FileNotListed));
