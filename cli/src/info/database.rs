@@ -29,18 +29,7 @@ struct DatabaseRecord {
 /// Describes a database.
 pub(super) fn describe(db: &Database) -> leveltable::Result<Described> {
     let (all, recovery) = (db.files()?, db.recovery());
-    let bytes = all.iter().filter_map(|file| file.bytes).sum();
-    // Only the MANIFEST names the order.
-    let order_known = db.has_known_order() && !recovery.without_manifest;
-    let unknown = (!order_known).then_some(", which is not known");
-    let (order, sequence) = (shown(&db.comparator()), db.last_sequence());
-    let mut lines = vec![
-        format!(
-            "a LevelDB database, {}, last sequence {sequence}",
-            size(bytes)
-        ),
-        format!("order   {order}{}", unknown.unwrap_or_default()),
-    ];
+    let mut lines = Vec::new();
     let (mut logs, mut gaps, mut files, mut tables) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for log in &recovery.logs {
         let (number, batches, changes) = (log.number, log.batches, log.changes);
@@ -79,17 +68,38 @@ pub(super) fn describe(db: &Database) -> leveltable::Result<Described> {
         ));
     }
     let record = DatabaseRecord {
-        file_bytes: bytes,
+        file_bytes: all.iter().filter_map(|file| file.bytes).sum(),
         keys: "database",
-        order_known,
+        // Only the MANIFEST names the order.
+        order_known: db.has_known_order() && !recovery.without_manifest,
         comparator: db.comparator(),
-        last_sequence: sequence,
+        last_sequence: db.last_sequence(),
         tables,
         logs,
         left_out: gaps,
         files,
         unknown,
     };
+    // Each field is named here, or its lines are made above with it, so that none is forgotten.
+    let DatabaseRecord {
+        file_bytes,
+        keys: _,
+        order_known,
+        comparator,
+        last_sequence,
+        tables: _,
+        logs: _,
+        left_out: _,
+        files: _,
+        unknown: _,
+    } = &record;
+    let (bytes, order) = (size(*file_bytes), shown(comparator));
+    let unknown = (!order_known).then_some(", which is not known");
+    let head = [
+        format!("a LevelDB database, {bytes}, last sequence {last_sequence}"),
+        format!("order   {order}{}", unknown.unwrap_or_default()),
+    ];
+    lines.splice(0..0, head);
     let unreadable = recovery.unreadable_tables.iter();
     Ok(Described {
         kind: Some("database"),
