@@ -317,6 +317,17 @@ fn the_names_in_the_description_of_the_architecture_exist() {
     assert_eq!(unknown, Vec::<&str>::new());
 }
 
+/// Whoever looks for a file that has been moved would think that there is nothing to change.
+#[test]
+fn the_files_in_the_instructions_for_contributors_exist() {
+    let text = include_str!("../CONTRIBUTING.md");
+    let endings = [".rs", ".py", ".md", ".toml"];
+    let is_path = |name: &&str| name.contains('/') && endings.iter().any(|end| name.ends_with(end));
+    let missing = quoted(text).filter(is_path);
+    let missing = missing.filter(|name| !name.contains(' ') && !root().join(name).exists());
+    assert_eq!(missing.collect::<Vec<_>>(), Vec::<&str>::new());
+}
+
 /// A policy that is not in the list would be written, and then never used.
 #[test]
 fn every_filter_policy_is_in_the_list_of_those_built_in() {
@@ -331,4 +342,21 @@ fn every_filter_policy_is_in_the_list_of_those_built_in() {
         count("impl FilterPolicy for "),
         leveltable::sister_crates::POLICIES.len()
     );
+}
+
+/// A codec that is not in the feature of all codecs would be missing in the tool and in Python.
+#[test]
+fn every_codec_is_in_the_feature_of_all_codecs() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let (code, manifest) = (read("src/format/codec.rs"), read("Cargo.toml"));
+    let part = |text: &str, start: &str, end: &str| -> String {
+        let (_, part) = text.split_once(start).unwrap();
+        part.split_once(end).unwrap().0.to_owned()
+    };
+    let variants = part(&code, "pub enum Compression {", "\n}");
+    let needed = variants.split("#[cfg(feature = \"").skip(1);
+    let needed: BTreeSet<&str> = needed.map(|s| s.split('"').next().unwrap()).collect();
+    let all = part(&manifest, "\ncodecs = [", "]");
+    let all: BTreeSet<&str> = all.split('"').skip(1).step_by(2).collect();
+    assert_eq!(all, needed);
 }
