@@ -54,7 +54,7 @@ pub(crate) struct Args {
     /// Compression of the blocks [default: that of the largest table]
     #[arg(long, value_parser = codecs())]
     codec: Option<Compression>,
-    /// Compression level: zstd up to 22, faster below 0 [default: 1]; zlib and deflate 0 to 9 [default: 6]
+    /// Compression level, if the codec has levels
     #[arg(
         long,
         value_name = "N",

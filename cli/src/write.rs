@@ -25,7 +25,7 @@ pub(crate) struct TableOptions {
     /// Compression of the blocks [default: snappy; for salvage: that of the damaged table]
     #[arg(long, value_parser = codecs())]
     codec: Option<Compression>,
-    /// Compression level: zstd up to 22, faster below 0 [default: 1]; zlib and deflate 0 to 9 [default: 6]
+    /// Compression level, if the codec has levels
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     level: Option<i32>,
     /// Size of a block before compression [default: 4K; for salvage: those of the damaged table]
@@ -58,7 +58,13 @@ pub(crate) struct TableOptions {
 
 /// Parses the name of a built-in codec.
 pub(crate) fn codecs() -> impl TypedValueParser<Value = Compression> {
-    let named = |codec: &Compression| PossibleValue::new(codec.name()).help(codec.about());
+    let named = |codec: &Compression| {
+        let levels = codec.level().map_or_else(String::new, |(default, levels)| {
+            let (least, most) = levels.into_inner();
+            format!("; levels {least} to {most} [default: {default}]")
+        });
+        PossibleValue::new(codec.name()).help(format!("{}{levels}", codec.about()))
+    };
     let names = PossibleValuesParser::new(Compression::all().iter().map(named));
     names.try_map(|name| name.parse::<Compression>())
 }
