@@ -96,6 +96,12 @@ pub(crate) fn with_remedies(error: &Error) -> String {
     let path = error.path().filter(|_| is_damaged);
     let reading = path.filter(|_| is_no_table).and_then(reading_command);
     let command = reading.or_else(|| path.and_then(repair_command));
+    // A part of a database is not salvaged by itself.
+    let of_damage = if command.is_some() {
+        "`leveltable verify` lists all damage"
+    } else {
+        "`leveltable verify` lists all damage, and `leveltable salvage` copies what is sound"
+    };
     let of_any = "; `leveltable repair` writes what is left to a new one";
     let of_any = command.as_ref().map_or(of_any, |_| "");
     message
@@ -115,8 +121,8 @@ pub(crate) fn with_remedies(error: &Error) -> String {
             "name by --comparator the one that it was",
         )
         .replace(
-            "`verify` of leveltable-repair lists all damage, and `salvage` copies",
-            "`leveltable verify` lists all damage, and `leveltable salvage` copies",
+            "`verify` of leveltable-repair lists all damage, and `salvage` copies what is sound",
+            of_damage,
         )
         + &command.map_or_else(String::new, |command| format!("; {command}"))
 }

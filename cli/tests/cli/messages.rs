@@ -35,7 +35,10 @@ fn damage_names_the_commands_that_help() {
     let path = directory.path().join("000005.ldb");
     fs::write(directory.path().join("CURRENT"), "MANIFEST-000002\n").unwrap();
     fs::write(&path, &file).unwrap();
-    let words = ["corrupt data block at offset 2099: ", "`leveltable repair "];
+    let words = [
+        "corrupt data block at offset 2099: ",
+        "; `leveltable verify` lists all damage; `leveltable repair ",
+    ];
     assert_says(&["scan", path.to_str().unwrap(), "--keys", "plain"], &words);
 }
 
