@@ -243,17 +243,14 @@ impl<M: RangeMap> SortedMap<M> {
         let (from, most) = match (&self.taken, self.current()) {
             (None, _) => (Bound::Unbounded, few),
             (Some(_), None) => return false,
-            (Some(_), Some((key, _))) if self.is_back != is_back => {
-                (Bound::Excluded(key.as_ref()), few)
+            (Some(taken), Some((key, _))) if self.is_back == is_back => {
+                if self.at + 1 < taken.len() {
+                    self.at += 1;
+                    return true;
+                }
+                (Bound::Excluded(key.as_ref()), many.min(2 * taken.len()))
             }
-            (Some(taken), Some(_)) if self.at + 1 < taken.len() => {
-                self.at += 1;
-                return true;
-            }
-            (Some(taken), Some((key, _))) => {
-                let most = many.min(2 * taken.len());
-                (Bound::Excluded(key.as_ref()), most)
-            }
+            (Some(_), Some((key, _))) => (Bound::Excluded(key.as_ref()), few),
         };
         let taken = match is_back {
             false => self.map.first(from, most),

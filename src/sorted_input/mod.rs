@@ -151,29 +151,3 @@ impl<S: SortedInput + ?Sized> SortedInput for Box<S> {
         (**self).value()
     }
 }
-
-impl<S: SortedCursor + ?Sized> SortedCursor for Box<S> {
-    fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        (**self).seek(key)
-    }
-
-    fn seek_to_first(&mut self) -> Result<bool> {
-        (**self).seek_to_first()
-    }
-
-    fn seek_to_last(&mut self) -> Result<bool> {
-        (**self).seek_to_last()
-    }
-
-    fn prev(&mut self) -> Result<bool> {
-        (**self).prev()
-    }
-
-    fn value_bytes(&self) -> Bytes {
-        (**self).value_bytes()
-    }
-
-    fn comparator(&self) -> Result<Arc<dyn Comparator>> {
-        (**self).comparator()
-    }
-}
