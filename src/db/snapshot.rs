@@ -14,7 +14,7 @@ use crate::format::block_cursor::BlockCursor;
 use crate::format::block_search::SearchPart;
 use crate::format::internal_key::{InternalKey, MAX_SEQUENCE, not_internal, user_key};
 use crate::read::parts::bounds::KeyRange;
-use crate::read::parts::index::{BlockRef, Found};
+use crate::read::parts::index::BlockRef;
 use crate::read::store::Loaded;
 #[cfg(doc)]
 use crate::read::table::Table;
@@ -77,45 +77,36 @@ impl DbTable {
         self.table.may_contain(newest)
     }
 
-    /// The first data block that may hold `target` or an older version, according to index and filter.
-    fn first_block(&self, target: &[u8]) -> Result<Option<Found<'_>>> {
-        self.table.candidate(target, self.table.order()?)
-    }
-
-    /// The data block after `found` if it, too, may hold versions of the user key of `target`. It may if the index key between them
-    /// has the same user key: A separator that LevelDB shortened lies between two user keys, but nothing says who wrote a table.
-    fn block_after(&self, found: BlockRef, target: &[u8]) -> Result<Option<BlockRef>> {
-        let separator = user_key(self.table.opened.parts.index.key(found));
-        let next = found.block + 1;
-        let goes_on = next < self.table.data_blocks()
-            && self.order.compare(separator, user_key(target)).is_eq();
-        goes_on.then(|| self.table.opened.block(next)).transpose()
-    }
-
     /// Searches `block`, and the following ones that may hold more versions, for the first entry at or after `target`. `None` if it
     /// has another user key.
+    ///
+    /// A block may hold more versions if the index key before it has the same user key: A separator that LevelDB shortened lies between two
+    /// user keys, but nothing says who wrote a table.
     fn find_from(
         &self,
         mut found: BlockRef,
         mut block: Block<Bytes>,
         target: &[u8],
     ) -> Result<Option<DbEntry>> {
+        let (table, opened) = (&self.table, &self.table.opened);
+        let is_same = |key| self.order.compare(key, user_key(target)).is_eq();
         loop {
             let mut cursor = BlockCursor::new(block);
-            let locate = |defect| self.table.opened.store.locate(found, defect);
-            let sought = cursor.seek(target, self.table.order()?, SearchPart::default());
+            let locate = |defect| opened.store.locate(found, defect);
+            let sought = cursor.seek(target, table.order()?, SearchPart::default());
             if sought.map_err(locate)? {
                 let Some(key) = InternalKey::parse(cursor.key()) else {
                     return Err(locate(not_internal(cursor.key())));
                 };
-                let is_same = self.order.compare(key.user_key, user_key(target)).is_eq();
                 let value = || cursor.block.data.slice(cursor.value_range());
-                return Ok(is_same.then(|| DbEntry::of(key, value)));
+                return Ok(is_same(key.user_key).then(|| DbEntry::of(key, value)));
             }
-            let Some(next) = self.block_after(found, target)? else {
+            let (next, separator) = (found.block + 1, opened.parts.index.key(found));
+            if next == table.data_blocks() || !is_same(user_key(separator)) {
                 return Ok(None);
-            };
-            (found, block) = (next, self.table.block(next)?);
+            }
+            found = opened.block(next)?;
+            block = table.block(found)?;
         }
     }
 }
@@ -140,12 +131,12 @@ impl Snapshot<'_> {
     /// Same as [`get`](Snapshot::get).
     pub fn get_entry(&self, user_key: impl AsRef<[u8]>) -> Result<Option<DbEntry>> {
         let target = InternalKey::seek_target(user_key.as_ref(), self.sequence);
-        let table = self.table;
-        let Some(first) = table.first_block(&target)? else {
+        let table = &self.table.table;
+        let Some(first) = table.candidate(&target, table.order()?)? else {
             return Ok(None);
         };
         let first = first.to_ref();
-        table.find_from(first, table.table.block(first)?, &target)
+        self.table.find_from(first, table.block(first)?, &target)
     }
 
     /// Returns the entries of many user keys, in the order of `user_keys`, like [`get_entry`](Snapshot::get_entry).
@@ -156,11 +147,11 @@ impl Snapshot<'_> {
     ///
     /// Same as [`get`](Snapshot::get), for a block that cannot be read; no entry is returned then.
     pub fn get_entries<K: AsRef<[u8]>>(&self, user_keys: &[K]) -> Result<Vec<Option<DbEntry>>> {
-        let table = self.table;
+        let table = &self.table.table;
         let mut wanted = Vec::with_capacity(user_keys.len());
         for (position, user_key) in user_keys.iter().enumerate() {
             let key = InternalKey::seek_target(user_key.as_ref(), self.sequence);
-            let first = table.first_block(&key)?;
+            let first = table.candidate(&key, table.order()?)?;
             wanted.extend(first.map(|found| Lookup {
                 found,
                 position,
@@ -170,13 +161,13 @@ impl Snapshot<'_> {
         let mut entries = vec![None; user_keys.len()];
         let mut search = |wanted: &Lookup<'_, Vec<u8>>, (bytes, block): Loaded<'_>| {
             let found = wanted.found.to_ref();
-            let block = table.table.parse(found, bytes.slice(block))?;
+            let block = table.parse(found, bytes.slice(block))?;
             if let Some(slot) = entries.get_mut(wanted.position) {
-                *slot = table.find_from(found, block, &wanted.key)?;
+                *slot = self.table.find_from(found, block, &wanted.key)?;
             }
             Ok(())
         };
-        let mut unread = Unread::new(&table.table);
+        let mut unread = Unread::new(table);
         unread.search_held(wanted, &mut search)?;
         unread.search(&mut search)?;
         Ok(entries)
