@@ -12,7 +12,7 @@ use crate::format::internal_key::{InternalKey, ValueType};
 #[must_use]
 pub struct Compaction<D = fn(&[u8]) -> bool> {
     /// Over all versions.
-    versions: DbCursor,
+    pub(super) versions: DbCursor,
     /// Ascending.
     snapshots: Vec<u64>,
     /// Whether a deletion of this user key hides nothing.
@@ -116,11 +116,6 @@ impl<D: FnMut(&[u8]) -> bool> Compaction<D> {
             }
         }
         Ok(None)
-    }
-
-    /// The cursor on the entry last moved to.
-    pub(super) fn current(&self) -> &DbCursor {
-        &self.versions
     }
 
     /// Whether anybody sees the current version, rather than a newer one of the same key.

@@ -66,21 +66,16 @@ pub struct DbCursor {
 }
 
 impl DbCursor {
-    /// A cursor over the entries of `stored`, whose user keys are in `order`, before the first.
-    pub(super) fn new(stored: TableWalk, order: Order) -> DbCursor {
+    /// A cursor over the entries of `stored`, before the first.
+    pub(super) fn of_walk(stored: TableWalk) -> DbCursor {
+        let order = stored.order().ok().and_then(user_order).cloned();
         DbCursor {
             stored,
-            order,
+            order: order.unwrap_or(Order::Bytewise),
             snapshot: None,
             kept: (Vec::new(), Bytes::new()),
             on_kept: false,
         }
-    }
-
-    /// Like `new`; takes the order of user keys from that of the stored keys.
-    pub(super) fn of_walk(stored: TableWalk) -> DbCursor {
-        let order = stored.order().ok().and_then(user_order).cloned();
-        DbCursor::new(stored, order.unwrap_or(Order::Bytewise))
     }
 
     /// Shows what a snapshot of `sequence` sees: of each user key the newest version at or below it, unless that is a
@@ -187,67 +182,31 @@ impl DbCursor {
     pub(super) fn seek_stored(&mut self, key: &[u8]) -> Result<bool> {
         let mut found = self.seek(user_key(key))?;
         while found && self.stored.order()?.compare(self.stored_key(), key).is_lt() {
-            found = self.next()?;
+            found = self.step(Direction::Forward)?;
         }
         Ok(found)
-    }
-
-    /// Moves to the first entry; returns `false` if there is none.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`seek`](DbCursor::seek).
-    pub fn seek_to_first(&mut self) -> Result<bool> {
-        self.seek_to_start(Direction::Forward)
-    }
-
-    /// Moves to the last entry; returns `false` if there is none.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`seek`](DbCursor::seek).
-    pub fn seek_to_last(&mut self) -> Result<bool> {
-        self.seek_to_start(Direction::Backward)
-    }
-
-    /// Moves to the next entry: from before the first entry to the first. Returns `false` after the last.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`seek`](DbCursor::seek), and [`ErrorKind::InvalidState`](crate::ErrorKind::InvalidState) after a failed move.
-    #[inline]
-    #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend")]
-    pub fn next(&mut self) -> Result<bool> {
-        self.step(Direction::Forward)
-    }
-
-    /// Moves to the previous entry: from after the last entry to the last. Returns `false` before the first.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`next`](DbCursor::next).
-    #[inline]
-    pub fn prev(&mut self) -> Result<bool> {
-        self.step(Direction::Backward)
     }
 
     fn step_in_snapshot(&mut self, snapshot: u64, direction: Direction) -> Result<bool> {
         let is_passing = self.is_valid();
         let was_kept = std::mem::take(&mut self.on_kept);
-        if direction == Direction::Forward {
-            if !was_kept {
-                self.stored.key().clone_into(&mut self.kept.0);
-            }
-            let found = self.stored.step(Direction::Forward)?;
-            return self.find_next(snapshot, found, is_passing);
+        if !was_kept {
+            self.stored.key().clone_into(&mut self.kept.0);
         }
-        // Entries of the current user key that come before it are newer than the snapshot.
-        let found = if was_kept {
-            self.stored.is_on_entry()
-        } else {
-            self.stored.step(Direction::Backward)?
-        };
-        self.find_previous(snapshot, found)
+        match direction {
+            Direction::Forward => {
+                let found = self.stored.step(direction)?;
+                self.find_next(snapshot, found, is_passing)
+            }
+            Direction::Backward => {
+                // Entries of the current user key that come before it are newer than the snapshot.
+                let found = match was_kept {
+                    true => self.stored.is_on_entry(),
+                    false => self.stored.step(direction)?,
+                };
+                self.find_previous(snapshot, found)
+            }
+        }
     }
 
     /// Completes a move in `direction`, after which any user key may be shown.

@@ -7,9 +7,12 @@ use bytes::Bytes;
 use crate::comparator::{Comparator, Order};
 use crate::db::compaction::Compaction;
 use crate::db::cursor::DbCursor;
+use crate::db::entry::DbEntry;
 use crate::db::range::DbRange;
 use crate::error::Result;
-use crate::read::walk::inputs::sorted_cursor;
+use crate::read::parts::bounds::Direction;
+use crate::read::walk::ends::Walk;
+use crate::read::walk::inputs::{sorted_cursor, sorted_range};
 use crate::sorted_input::{SortedCursor, SortedInput};
 
 sorted_cursor!(
@@ -17,32 +20,22 @@ sorted_cursor!(
     DbCursor, stored_key, seek_stored
 );
 
-/// The remaining entries of the range. The key is the stored one: user key, sequence number and type.
-impl SortedInput for DbRange {
-    fn advance(&mut self) -> Result<bool> {
-        self.advance()
-    }
-
-    fn key(&self) -> &[u8] {
-        self.0.lent().map_or(&[], DbCursor::stored_key)
-    }
-
-    fn value(&self) -> &[u8] {
-        self.0.lent().map_or(&[], DbCursor::value)
-    }
-}
+sorted_range!(
+    /// The remaining entries of the range. The key is the stored one: user key, sequence number and type.
+    DbRange, DbEntry, DbCursor::stored_key
+);
 
 /// The remaining entries of the compaction. The key is the stored one: user key, sequence number and type.
-impl SortedInput for Compaction {
+impl<D: FnMut(&[u8]) -> bool> SortedInput for Compaction<D> {
     fn advance(&mut self) -> Result<bool> {
         Ok(self.next()?.is_some())
     }
 
     fn key(&self) -> &[u8] {
-        self.current().stored_key()
+        self.versions.stored_key()
     }
 
     fn value(&self) -> &[u8] {
-        self.current().value()
+        self.versions.value()
     }
 }

@@ -203,11 +203,10 @@ impl DbTable {
     /// All entries of the user keys within `bounds`, from either end. A filter of the prefixes of user keys is checked as
     /// by [`Table::range`], and read for that; otherwise nothing is read until the first entry is taken.
     pub fn range(&self, bounds: impl KeyRange) -> DbRange {
-        let bounds = bounds.key_bounds();
-        let mut cursor = Cursor::of_table(&self.table, stored_bounds(&bounds));
-        let is_excluded = || self.table.prefixes_exclude(&bounds);
-        let error = cursor.rule_out(is_excluded).err();
-        let cursor = DbCursor::new(TableWalk::One(cursor), self.order.clone());
+        let bounds = stored_bounds(&bounds.key_bounds());
+        let mut cursor = Cursor::of_table(&self.table, bounds);
+        let error = cursor.ask_prefixes().err();
+        let cursor = DbCursor::of_walk(TableWalk::One(cursor));
         DbRange(DoubleEnded::new(cursor, error))
     }
 
@@ -300,25 +299,3 @@ impl IntoIterator for DbCursor {
         DbRange(DoubleEnded::new(self, None))
     }
 }
-
-impl Iterator for DbRange {
-    type Item = Result<DbEntry>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        self.0.take(Direction::Forward)
-    }
-
-    /// Goes to the last entry at once: the entries between are not read, and so not checked.
-    fn last(mut self) -> Option<Self::Item> {
-        self.next_back()
-    }
-}
-
-impl DoubleEndedIterator for DbRange {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        self.0.take(Direction::Backward)
-    }
-}
-
-impl std::iter::FusedIterator for DbRange {}

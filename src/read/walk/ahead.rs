@@ -46,14 +46,6 @@ impl Group {
 }
 
 impl ReadAhead {
-    /// An empty read-ahead of a walk that may need these data blocks.
-    pub(crate) fn within(limits: Option<Range<usize>>) -> ReadAhead {
-        ReadAhead {
-            limits,
-            ..ReadAhead::default()
-        }
-    }
-
     /// The data blocks that the walk may need; none until that is known.
     pub(crate) fn limits(&self) -> Range<usize> {
         self.limits.clone().unwrap_or_default()

@@ -109,6 +109,8 @@ impl Cursor {
         // If the order is not known, the first move with a bound fails. If the bounds exclude all keys, no blocks are needed.
         let order = table.order();
         let excludes_all = order.is_ok_and(|order| exclude_all(order, &bounds));
+        let mut ahead = ReadAhead::default();
+        ahead.limits = excludes_all.then_some(0..0);
         Cursor {
             table: table.clone(),
             bounds,
@@ -119,15 +121,27 @@ impl Cursor {
                 memory: NOWHERE,
                 copy: None,
             },
-            ahead: ReadAhead::within(excludes_all.then_some(0..0)),
+            ahead,
             end: Some(Direction::Backward),
         }
     }
 
-    /// Notes that no entry is within the bounds if `is_excluded` says so, unless that is already known.
-    pub(crate) fn rule_out(&mut self, is_excluded: impl FnOnce() -> Result<bool>) -> Result<()> {
-        if self.ahead.limits.is_none() && is_excluded()? {
-            self.limit_to(0..0);
+    /// Notes that no block is needed if the filter of prefixes excludes every key within the bounds. It holds prefixes of keys in bytewise
+    /// order; of a database's table, those of user keys.
+    pub(crate) fn ask_prefixes(&mut self) -> Result<()> {
+        let Ok(order) = self.table.order() else {
+            return Ok(());
+        };
+        if self.table.prefix_filter().is_some()
+            && self.ahead.limits.is_none()
+            && matches!(user_order(order).unwrap_or(order), Order::Bytewise)
+        {
+            let known = |key: Vec<u8>| order.filter_key(&key).to_vec();
+            let (lower, upper) = self.bounds.clone();
+            let bounds = (lower.map(known), upper.map(known));
+            if self.table.prefixes_exclude(&bounds)? {
+                self.limit_to(0..0);
+            }
         }
         Ok(())
     }
@@ -221,24 +235,6 @@ impl Cursor {
         self.stop_at_bound(moved, Direction::Forward)
     }
 
-    /// Moves to the first entry; returns `false` if the table is empty.
-    ///
-    /// # Errors
-    ///
-    /// Errors of reading a data block.
-    pub fn seek_to_first(&mut self) -> Result<bool> {
-        self.seek_to_start(Direction::Forward)
-    }
-
-    /// Moves to the last entry; returns `false` if the table is empty.
-    ///
-    /// # Errors
-    ///
-    /// Errors of reading a data block.
-    pub fn seek_to_last(&mut self) -> Result<bool> {
-        self.seek_to_start(Direction::Backward)
-    }
-
     /// Moves to the first entry of a walk in `direction`.
     pub(crate) fn seek_to_start(&mut self, direction: Direction) -> Result<bool> {
         self.unposition(None);
@@ -249,27 +245,6 @@ impl Cursor {
         self.enter_block(first, None)?;
         let moved = self.seek_in_block(direction)? || self.walk(direction)?;
         self.stop_at_bound(moved, direction)
-    }
-
-    /// Moves to the next entry: from before the first entry to the first. Returns `false` after the last.
-    ///
-    /// # Errors
-    ///
-    /// Errors of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
-    #[inline]
-    #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend")]
-    pub fn next(&mut self) -> Result<bool> {
-        self.step(Direction::Forward)
-    }
-
-    /// Moves to the previous entry: from after the last entry to the last. Returns `false` before the first.
-    ///
-    /// # Errors
-    ///
-    /// Errors of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
-    #[inline]
-    pub fn prev(&mut self) -> Result<bool> {
-        self.step(Direction::Backward)
     }
 
     #[inline(always)]
@@ -360,6 +335,11 @@ impl Cursor {
             Some(i) => direction.first(&direction.rest(&limits, &(i..i + 1))),
             None => direction.first(&limits),
         }
+    }
+
+    /// Moves to before the first entry.
+    pub(crate) fn rewind(&mut self) {
+        self.unposition(Some(Direction::Backward));
     }
 
     /// Leaves the entries. Returns `false`, for no entry.

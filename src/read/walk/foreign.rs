@@ -3,7 +3,8 @@
 use bytes::Bytes;
 
 use crate::comparator::Order;
-use crate::error::Result;
+use crate::error::{Error, Result, Section};
+use crate::format::Defect;
 use crate::read::parts::bounds::{Bounds, Direction, is_within, key_of};
 use crate::sorted_input::SortedCursor;
 
@@ -18,29 +19,22 @@ impl<C: SortedCursor + Clone + Send + Sync + 'static> AnyCursor for C {
     }
 }
 
+impl Clone for Box<dyn AnyCursor> {
+    fn clone(&self) -> Box<dyn AnyCursor> {
+        (**self).copy()
+    }
+}
+
 /// Its entries within bounds.
+#[derive(Clone)]
 pub(crate) struct Foreign {
     cursor: Box<dyn AnyCursor>,
     pub(crate) order: Order,
     bounds: Bounds,
     /// A copy of the current key: a merge compares keys several times for each step.
     key: Vec<u8>,
-    is_on_entry: bool,
-    /// Where it stands while it is on no entry: at the end of a walk in this direction.
-    end: Direction,
-}
-
-impl Clone for Foreign {
-    fn clone(&self) -> Foreign {
-        Foreign {
-            cursor: self.cursor.copy(),
-            order: self.order.clone(),
-            bounds: self.bounds.clone(),
-            key: self.key.clone(),
-            is_on_entry: self.is_on_entry,
-            end: self.end,
-        }
-    }
+    /// At the end of a walk in this direction; `None` on an entry.
+    end: Option<Direction>,
 }
 
 impl Foreign {
@@ -50,31 +44,33 @@ impl Foreign {
             cursor: Box::new(cursor),
             bounds,
             key: Vec::new(),
-            is_on_entry: false,
-            end: Direction::Backward,
+            end: Some(Direction::Backward),
         })
     }
 
     #[inline(always)]
-    pub(crate) fn key(&self) -> Option<&[u8]> {
-        self.is_on_entry.then_some(&self.key)
+    pub(crate) fn current_key(&self) -> Option<&[u8]> {
+        self.is_read().then_some(&self.key)
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_read(&self) -> bool {
+        self.end.is_none()
     }
 
     pub(crate) fn value(&self) -> &[u8] {
-        if self.is_on_entry {
-            self.cursor.value()
-        } else {
-            &[]
-        }
+        self.cursor.value()
     }
 
     pub(crate) fn value_bytes(&self) -> Bytes {
         self.cursor.value_bytes()
     }
 
-    /// Moves to before the first entry.
-    pub(crate) fn rewind(&mut self) {
-        (self.is_on_entry, self.end) = (false, Direction::Backward);
+    /// The error of a defect in the current entry.
+    #[cold]
+    pub(crate) fn fail(&mut self, defect: Defect) -> Error {
+        self.end = Some(Direction::Forward);
+        defect.locate(Section::Data, 0)
     }
 
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<bool> {
@@ -95,19 +91,15 @@ impl Foreign {
         let bound = key_of(direction.pick(&self.bounds.0, &self.bounds.1));
         let mut moved = match (bound, direction) {
             (None, Direction::Forward) => cursor.seek_to_first()?,
-            (None, Direction::Backward) => cursor.seek_to_last()?,
             (Some(key), Direction::Forward) => cursor.seek(key)?,
+            (None, Direction::Backward) => cursor.seek_to_last()?,
             (Some(key), Direction::Backward) => {
                 // After all entries with the key, of which there may be several.
                 let mut moved = cursor.seek(key)?;
                 while moved && is_within(&self.order, &self.bounds, cursor.key(), direction) {
                     moved = cursor.advance()?;
                 }
-                if moved {
-                    cursor.prev()?
-                } else {
-                    cursor.seek_to_last()?
-                }
+                moved || cursor.seek_to_last()?
             }
         };
         while moved && !is_within(&self.order, &self.bounds, cursor.key(), direction) {
@@ -121,27 +113,24 @@ impl Foreign {
 
     /// Moves to the next entry in `direction`; from the end of the opposite walk, to the first.
     pub(crate) fn step(&mut self, direction: Direction) -> Result<bool> {
-        if !self.is_on_entry {
-            return if self.end == direction {
-                Ok(false)
-            } else {
-                self.seek_to_start(direction)
-            };
-        }
-        let moved = match direction {
-            Direction::Forward => self.cursor.advance(),
-            Direction::Backward => self.cursor.prev(),
+        let moved = match (self.end, direction) {
+            (Some(end), _) if end == direction => return Ok(false),
+            (Some(_), _) => self.place_at_start(direction),
+            (None, Direction::Forward) => self.cursor.advance(),
+            (None, Direction::Backward) => self.cursor.prev(),
         };
         self.stop_at_bound(moved, direction)
     }
 
     /// Completes a move in `direction`: there are no entries past the bound.
     fn stop_at_bound(&mut self, moved: Result<bool>, direction: Direction) -> Result<bool> {
-        (self.is_on_entry, self.end) = (false, direction);
+        self.end = Some(direction);
         if moved? {
             self.cursor.key().clone_into(&mut self.key);
-            self.is_on_entry = is_within(&self.order, &self.bounds, &self.key, direction.reverse());
+            if is_within(&self.order, &self.bounds, &self.key, direction.reverse()) {
+                self.end = None;
+            }
         }
-        Ok(self.is_on_entry)
+        Ok(self.is_read())
     }
 }

@@ -1,4 +1,4 @@
-//! Cursors and ranges of plain tables as sorted inputs.
+//! Cursors and ranges of plain tables as sorted inputs, and ranges as iterators.
 
 use std::sync::Arc;
 
@@ -6,14 +6,58 @@ use bytes::Bytes;
 
 use crate::comparator::{Comparator, Order};
 use crate::error::Result;
+use crate::read::parts::bounds::Direction;
 use crate::read::walk::cursor::Cursor;
 use crate::read::walk::merge::MergeCursor;
 use crate::read::walk::range::TableRange;
+use crate::read::walk::table_walk::TableWalk;
 use crate::sorted_input::{SortedCursor, SortedInput};
 
-/// Implements both traits with the methods of these names, and with those that lend and seek stored keys.
+/// The moves of a cursor, and both traits: with the methods of these names, and with those that lend and seek stored keys.
 macro_rules! sorted_cursor {
     ($(#[$note:meta])* $type:ident, $key:ident, $seek:ident) => {
+        /// Moves.
+        impl $type {
+            /// Moves to the first entry; returns `false` if there is none.
+            ///
+            /// # Errors
+            ///
+            /// Same as [`seek`](Self::seek).
+            pub fn seek_to_first(&mut self) -> Result<bool> {
+                self.seek_to_start(Direction::Forward)
+            }
+
+            /// Moves to the last entry; returns `false` if there is none.
+            ///
+            /// # Errors
+            ///
+            /// Same as [`seek`](Self::seek).
+            pub fn seek_to_last(&mut self) -> Result<bool> {
+                self.seek_to_start(Direction::Backward)
+            }
+
+            /// Moves to the next entry: from before the first entry to the first. Returns `false` after the last.
+            ///
+            /// # Errors
+            ///
+            /// Same as [`seek`](Self::seek), and [`ErrorKind::InvalidState`](crate::ErrorKind::InvalidState) after a failed move.
+            #[inline]
+            #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend")]
+            pub fn next(&mut self) -> Result<bool> {
+                self.step(Direction::Forward)
+            }
+
+            /// Moves to the previous entry: from after the last entry to the last. Returns `false` before the first.
+            ///
+            /// # Errors
+            ///
+            /// Same as [`next`](Self::next).
+            #[inline]
+            pub fn prev(&mut self) -> Result<bool> {
+                self.step(Direction::Backward)
+            }
+        }
+
         $(#[$note])*
         impl SortedInput for $type {
             fn advance(&mut self) -> Result<bool> {
@@ -57,7 +101,49 @@ macro_rules! sorted_cursor {
     };
 }
 
-pub(crate) use sorted_cursor;
+/// Makes a range a sorted input, which lends keys with this method of its walk, and an iterator of its entries from both ends.
+macro_rules! sorted_range {
+    ($(#[$note:meta])* $type:ident, $entry:ty, $key:path) => {
+        $(#[$note])*
+        impl SortedInput for $type {
+            fn advance(&mut self) -> Result<bool> {
+                self.advance()
+            }
+
+            fn key(&self) -> &[u8] {
+                self.0.lent().map_or(&[], $key)
+            }
+
+            fn value(&self) -> &[u8] {
+                self.value()
+            }
+        }
+
+        impl Iterator for $type {
+            type Item = Result<$entry>;
+
+            #[inline]
+            fn next(&mut self) -> Option<Self::Item> {
+                self.0.take(Direction::Forward)
+            }
+
+            /// Goes to the last entry at once: the entries between are not read, and so not checked.
+            fn last(mut self) -> Option<Self::Item> {
+                self.next_back()
+            }
+        }
+
+        impl DoubleEndedIterator for $type {
+            fn next_back(&mut self) -> Option<Self::Item> {
+                self.0.take(Direction::Backward)
+            }
+        }
+
+        impl std::iter::FusedIterator for $type {}
+    };
+}
+
+pub(crate) use {sorted_cursor, sorted_range};
 
 sorted_cursor!(
     /// The entries from the cursor's position on.
@@ -68,17 +154,7 @@ sorted_cursor!(
     MergeCursor, key, seek
 );
 
-/// The remaining entries of the range. Lends keys, which the iterator copies.
-impl SortedInput for TableRange {
-    fn advance(&mut self) -> Result<bool> {
-        self.advance()
-    }
-
-    fn key(&self) -> &[u8] {
-        self.key()
-    }
-
-    fn value(&self) -> &[u8] {
-        self.value()
-    }
-}
+sorted_range!(
+    /// The remaining entries of the range. Lends keys, which the iterator copies.
+    TableRange, (Bytes, Bytes), TableWalk::key
+);

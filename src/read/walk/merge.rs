@@ -19,7 +19,8 @@ use crate::read::walk::run::differing;
 ///
 /// Moves like a [`Cursor`](crate::Cursor): a new one stands before the first entry, each move returns whether it ended on an
 /// entry, and key and value are lent until the next move. Each input keeps one data block in memory. If a move of one input
-/// fails, so does the move of the merge, which then has no position until a seek succeeds.
+/// fails, so does the move of the merge, which then has no position until a seek succeeds. When the direction changes, every input takes a
+/// step.
 ///
 /// If several inputs have the same key, all of these entries are shown, in the order in which the inputs were given (and in
 /// the reverse order on the way back). Of tables given from the newest to the oldest, the first entry of a key is the newest.
@@ -73,30 +74,35 @@ const NONE: usize = usize::MAX;
 impl MergeCursor {
     /// A cursor over the entries of several inputs, before the first. The positions of the inputs are not kept.
     pub(crate) fn of_inputs(all: Vec<Input>) -> Result<MergeCursor> {
-        let order = order_of_all(&all);
+        let first = all.first().map(|input| input.order().clone());
+        let order = first.unwrap_or(Order::Bytewise);
         let mut inputs = Vec::new();
-        for (number, mut input) in all.into_iter().enumerate() {
+        for (number, input) in all.into_iter().enumerate() {
             if let Some((first, other)) = differing(&order, input.order()) {
                 let message = format!(
                     "inputs of a merge must be in one order: number 0 is in the order {first}, number {number} in the order {other}"
                 );
-                return Err(input.with_path(Error::new(ErrorKind::Comparator, message)));
+                let error = Error::new(ErrorKind::Comparator, message);
+                return Err(match input.cursor() {
+                    Some(cursor) => cursor.table.opened.store.file.with_path(error),
+                    None => error,
+                });
             }
             if !input.is_ruled_out()? {
-                input.rewind();
                 inputs.push((number, input));
             }
         }
         Ok(MergeCursor::new(inputs, order))
     }
 
-    /// The same, for inputs that are known to have one order.
-    pub(crate) fn of_ordered(all: Vec<Input>) -> MergeCursor {
-        let order = order_of_all(&all);
-        MergeCursor::new(all.into_iter().enumerate().collect(), order)
+    /// The same, for one input.
+    pub(crate) fn of_input(input: Input) -> MergeCursor {
+        let order = input.order().clone();
+        MergeCursor::new(vec![(0, input)], order)
     }
 
-    fn new(inputs: Vec<(usize, Input)>, order: Order) -> MergeCursor {
+    /// The same, for inputs of this order with their numbers.
+    pub(crate) fn new(inputs: Vec<(usize, Input)>, order: Order) -> MergeCursor {
         MergeCursor {
             tree: vec![NONE; inputs.len()],
             inputs,
@@ -114,9 +120,6 @@ impl MergeCursor {
 
     /// Moves to before the first entry, without reading.
     pub(crate) fn rewind(&mut self) {
-        for (_, input) in &mut self.inputs {
-            input.rewind();
-        }
         (self.direction, self.top, self.is_lost) = (Direction::Backward, NONE, false);
     }
 
@@ -134,19 +137,20 @@ impl MergeCursor {
     /// The current key; empty unless the cursor [is on an entry](MergeCursor::is_valid).
     #[inline]
     pub fn key(&self) -> &[u8] {
-        self.current().map_or(&[], |input| input.key())
+        let current = self.current().and_then(Input::current_key);
+        current.unwrap_or(&[])
     }
 
     /// The current value; empty unless the cursor [is on an entry](MergeCursor::is_valid).
     #[inline]
     pub fn value(&self) -> &[u8] {
-        self.current().map_or(&[], |input| input.value())
+        self.current().map_or(&[], Input::value)
     }
 
     /// The current value as a slice of its block, which it keeps in memory; empty like [`value`](MergeCursor::value).
     pub fn value_bytes(&self) -> Bytes {
         let current = self.current();
-        current.map_or_else(Bytes::new, |input| input.value_bytes())
+        current.map_or_else(Bytes::new, Input::value_bytes)
     }
 
     /// The number of the input that the current entry is from, counted from 0 in the order in which the inputs were
@@ -171,59 +175,17 @@ impl MergeCursor {
         self.place_all(Direction::Forward, |input| input.seek(key))
     }
 
-    /// Moves to the first entry; returns `false` if there is none.
-    ///
-    /// # Errors
-    ///
-    /// Errors of reading a data block.
-    pub fn seek_to_first(&mut self) -> Result<bool> {
-        self.seek_to_start(Direction::Forward)
-    }
-
-    /// Moves to the last entry; returns `false` if there is none.
-    ///
-    /// # Errors
-    ///
-    /// Errors of reading a data block.
-    pub fn seek_to_last(&mut self) -> Result<bool> {
-        self.seek_to_start(Direction::Backward)
-    }
-
-    /// Moves to the next entry: from before the first entry to the first. Returns `false` after the last.
-    ///
-    /// After a move back, every input takes a step.
-    ///
-    /// # Errors
-    ///
-    /// Errors of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
-    #[inline]
-    #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend")]
-    pub fn next(&mut self) -> Result<bool> {
-        self.step(Direction::Forward)
-    }
-
-    /// Moves to the previous entry: from after the last entry to the last. Returns `false` before the first.
-    ///
-    /// After a move forward, every input takes a step.
-    ///
-    /// # Errors
-    ///
-    /// Errors of reading a data block, and [`ErrorKind::InvalidState`] after a failed move.
-    #[inline]
-    pub fn prev(&mut self) -> Result<bool> {
-        self.step(Direction::Backward)
-    }
-
     /// Continues in the other direction, or from an end.
     #[inline(never)]
     fn turn(&mut self, direction: Direction) -> Result<bool> {
         if self.is_lost {
             return Err(lost());
         }
-        if self.direction == direction {
-            return Ok(false);
+        match self.is_valid() {
+            true => self.place_all(direction, |input| input.step(direction)),
+            false if self.direction == direction => Ok(false),
+            false => self.seek_to_start(direction),
         }
-        self.place_all(direction, |input| input.step(direction))
     }
 
     /// Moves every input, and plays all matches.
@@ -315,12 +277,6 @@ impl MergeCursor {
         (self.top, self.is_lost) = (NONE, true);
         error
     }
-}
-
-/// The order of inputs, which all have the same one.
-fn order_of_all(inputs: &[Input]) -> Order {
-    let first = inputs.first();
-    first.map_or(Order::Bytewise, |input| input.order().clone())
 }
 
 impl MergeCursor {

@@ -41,11 +41,8 @@ impl Table {
     /// # Ok::<(), leveltable::Error>(())
     /// ```
     pub fn range(&self, bounds: impl KeyRange) -> TableRange {
-        let bounds = bounds.key_bounds();
-        let mut cursor = Cursor::of_table(self, bounds.clone());
-        let is_bytewise = matches!(self.order(), Ok(Order::Bytewise));
-        let is_excluded = || Ok(is_bytewise && self.prefixes_exclude(&bounds)?);
-        let error = cursor.rule_out(is_excluded).err();
+        let mut cursor = Cursor::of_table(self, bounds.key_bounds());
+        let error = cursor.ask_prefixes().err();
         TableRange(DoubleEnded::new(TableWalk::One(cursor), error))
     }
 
@@ -297,27 +294,6 @@ impl IntoIterator for &Table {
         self.iter()
     }
 }
-
-impl Iterator for TableRange {
-    type Item = Result<(Bytes, Bytes)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.0.take(Direction::Forward)
-    }
-
-    /// Goes to the last entry at once: the entries between are not read, and so not checked.
-    fn last(mut self) -> Option<Self::Item> {
-        self.next_back()
-    }
-}
-
-impl DoubleEndedIterator for TableRange {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        self.0.take(Direction::Backward)
-    }
-}
-
-impl std::iter::FusedIterator for TableRange {}
 
 /// The entries from the cursor's position on: from the current one, or from the first if the cursor stands before it.
 impl IntoIterator for MergeCursor {

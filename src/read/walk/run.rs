@@ -3,6 +3,8 @@
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::comparator::{BytewiseComparator, Comparator, Order};
 use crate::error::{Error, ErrorKind, Result, show_key};
 use crate::format::Defect;
@@ -97,17 +99,15 @@ impl Run {
 
     /// A table, before its first entry within the cursor's bounds.
     pub(crate) fn of_cursor(cursor: Cursor) -> Result<Run> {
-        let mut run = Run {
+        Ok(Run {
             tables: None,
             order: cursor.table.order()?.clone(),
             bounds: cursor.bounds.clone(),
             within: 0..1,
             at: 0,
             cursor: Some(cursor),
-            place: Place::Lost,
-        };
-        run.unposition(Place::End(Direction::Backward));
-        Ok(run)
+            place: Place::End(Direction::Backward),
+        })
     }
 
     /// Whether it is known without reading that no entry lies within the bounds.
@@ -151,18 +151,13 @@ impl Run {
         }
     }
 
-    /// Leaves the entries, and closes a table that can be reopened.
-    fn unposition(&mut self, place: Place) {
+    /// Leaves the entries that were read, and perhaps closes their table.
+    fn leave(&mut self, place: Place, closes: bool) {
         self.place = place;
         match &mut self.cursor {
-            Some(cursor) if self.tables.is_none() => drop(cursor.unposition(None)),
+            Some(cursor) if !closes => drop(cursor.unposition(None)),
             cursor => *cursor = None,
         }
-    }
-
-    /// Moves to before the first entry.
-    pub(crate) fn rewind(&mut self) {
-        self.unposition(Place::End(Direction::Backward));
     }
 
     /// Switches to table `i`. The current one is closed first.
@@ -172,52 +167,35 @@ impl Run {
         {
             (self.at, self.cursor) = (i, None);
             let table = tables.open(i)?;
-            let bounds = self.bounds_in(tables.keys(i));
+            let bounds = self.bounds_in(i);
             self.check_order(&table)?;
             let mut cursor = Cursor::of_table(&table, bounds);
-            let is_ruled_out = cursor.is_ruled_out()? || self.is_excluded(&table)?;
-            cursor.rule_out(|| Ok(is_ruled_out))?;
+            cursor.ask_prefixes()?;
+            if cursor.is_ruled_out()? {
+                cursor.limit_to(0..0);
+            }
             self.cursor = Some(cursor);
         }
         self.cursor.as_mut().ok_or_else(lost)
     }
 
-    /// The bounds within a table whose first and last keys are these: so the run ascends, whatever else is in the
-    /// table.
-    fn bounds_in(&self, (first, last): (&[u8], &[u8])) -> Bounds {
-        let narrower = |bound: &Bound<Vec<u8>>, end: &[u8], direction: Direction| {
-            if is_within(&self.order, &self.bounds, end, direction) {
-                Bound::Included(end.to_vec())
-            } else {
-                bound.clone()
+    /// The bounds within table `i`, not beyond its stated keys: so the run ascends, whatever else is in the table.
+    fn bounds_in(&self, i: usize) -> Bounds {
+        let [lower, upper] = [Direction::Forward, Direction::Backward].map(|direction| {
+            let end = self.stated_key(i, direction);
+            match end.filter(|end| is_within(&self.order, &self.bounds, end, direction)) {
+                Some(end) => Bound::Included(end.to_vec()),
+                None => direction.pick(&self.bounds.0, &self.bounds.1).clone(),
             }
-        };
-        let (lower, upper) = &self.bounds;
-        (
-            narrower(lower, first, Direction::Forward),
-            narrower(upper, last, Direction::Backward),
-        )
-    }
-
-    /// Whether a filter of the open table excludes every key within the bounds.
-    fn is_excluded(&self, table: &Table) -> Result<bool> {
-        let user = user_order(&self.order);
-        if !matches!(user.unwrap_or(&self.order), Order::Bytewise) {
-            return Ok(false);
-        }
-        let known = |key: Vec<u8>| self.order.filter_key(&key).to_vec();
-        let (lower, upper) = self.bounds.clone();
-        table.prefixes_exclude(&(lower.map(known), upper.map(known)))
+        });
+        (lower, upper)
     }
 
     /// Whether a walk in `direction` reaches the stated end of its table: one is stated, and lies within the bounds.
     fn comes_to_end(&self, direction: Direction) -> bool {
-        let is_shown = |end: &[u8]| {
-            let is_within = |direction| is_within(&self.order, &self.bounds, end, direction);
-            is_within(direction) && is_within(direction.reverse())
-        };
+        let is_within = |end, direction| is_within(&self.order, &self.bounds, end, direction);
         let end = self.stated_key(self.at, direction.reverse());
-        end.is_some_and(is_shown)
+        end.is_some_and(|end| is_within(end, direction) && is_within(end, direction.reverse()))
     }
 
     /// The error of a table whose current key, which a walk in `direction` has reached, is not the stated one.
@@ -246,6 +224,22 @@ impl Run {
         Err(table.opened.store.file.with_path(error))
     }
 
+    /// Whether the current entry can be lent.
+    #[inline(always)]
+    pub(crate) fn is_read(&self) -> bool {
+        self.cursor.as_ref().is_some_and(Cursor::is_valid)
+    }
+
+    #[inline]
+    pub(crate) fn value(&self) -> &[u8] {
+        self.cursor.as_ref().map_or(&[], Cursor::value)
+    }
+
+    pub(crate) fn value_bytes(&self) -> Bytes {
+        let cursor = self.cursor.as_ref();
+        cursor.map_or_else(Bytes::new, Cursor::value_bytes)
+    }
+
     /// Moves to the first entry at or after `key`.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<bool> {
         self.place = Place::Lost;
@@ -257,74 +251,54 @@ impl Run {
         let i = partition_point(self.within.clone(), ends_before);
         let is_beyond = !is_within(&self.order, &self.bounds, key, Direction::Backward);
         if is_beyond || i == self.within.end {
-            self.unposition(Place::End(Direction::Forward));
-            return Ok(false);
+            return self.start(None, Direction::Forward);
         }
         if compare(i, Direction::Forward).is_some_and(|starts| starts.is_ge()) {
-            return self.start(i, Direction::Forward);
+            return self.start(Some(i), Direction::Forward);
         }
         let moved = self.open(i)?.seek(key)?;
-        self.finish_move(moved, false, Direction::Forward)
+        self.finish_move(moved, Direction::Forward)
     }
 
     /// Moves to the first entry of a walk in `direction`.
     pub(crate) fn seek_to_start(&mut self, direction: Direction) -> Result<bool> {
-        match direction.first(&self.within) {
-            Some(i) => self.start(i, direction),
-            None => {
-                self.unposition(Place::End(direction));
-                Ok(false)
-            }
-        }
+        self.start(direction.first(&self.within), direction)
     }
 
-    /// Moves to the first entry of table `i` in `direction`, without reading it if its key is known.
-    fn start(&mut self, i: usize, direction: Direction) -> Result<bool> {
+    /// Moves to the first entry in `direction` of table `i`, or to the end of the walk, without reading it if its key is known.
+    fn start(&mut self, i: Option<usize>, direction: Direction) -> Result<bool> {
+        let Some(i) = i else {
+            self.leave(Place::End(direction), self.tables.is_some());
+            return Ok(false);
+        };
         let key = self.stated_key(i, direction);
         if key.is_some_and(|key| is_within(&self.order, &self.bounds, key, direction)) {
-            match &mut self.cursor {
-                Some(cursor) if self.at == i => drop(cursor.unposition(None)),
-                other => *other = None,
-            }
-            (self.at, self.place) = (i, Place::Unread(direction));
+            self.leave(Place::Unread(direction), self.at != i);
+            self.at = i;
             return Ok(true);
         }
         self.place = Place::Lost;
         let moved = self.open(i)?.seek_to_start(direction)?;
-        self.finish_move(moved, false, direction)
+        self.finish_move(moved, direction)
     }
 
-    /// The error of a table that ends elsewhere than it should in `direction`.
-    #[cold]
-    fn fail_at_end(&mut self, direction: Direction) -> Error {
-        let moved = self
-            .cursor
-            .as_mut()
-            .map(|cursor| cursor.seek_to_start(direction.reverse()));
-        match moved {
-            Some(Err(error)) => error,
-            _ => self.fail_at(direction.reverse()),
-        }
-    }
-
-    /// Completes a move in `direction` within a table. If there is no entry, moves on to the next table, unless this one must have more:
-    /// the move did not begin at the stated end (`was_at_end`), which must exist.
-    fn finish_move(&mut self, moved: bool, was_at_end: bool, direction: Direction) -> Result<bool> {
+    /// Completes a move in `direction` within a table. If there is no entry, checks that the table ends where it should, and moves on to the
+    /// next one.
+    fn finish_move(&mut self, moved: bool, direction: Direction) -> Result<bool> {
         if moved {
             self.place = Place::OnEntry;
             return Ok(true);
         }
-        if !was_at_end && self.comes_to_end(direction) {
-            return Err(self.fail_at_end(direction));
+        if self.comes_to_end(direction) {
+            self.read_start(direction.reverse())?;
         }
+        self.start_next(direction)
+    }
+
+    /// Moves on to the next table in `direction`.
+    fn start_next(&mut self, direction: Direction) -> Result<bool> {
         let rest = direction.rest(&self.within, &(self.at..self.at + 1));
-        match direction.first(&rest) {
-            Some(next) => self.start(next, direction),
-            None => {
-                self.unposition(Place::End(direction));
-                Ok(false)
-            }
-        }
+        self.start(direction.first(&rest), direction)
     }
 
     #[inline(always)]
@@ -342,20 +316,15 @@ impl Run {
         let place = std::mem::replace(&mut self.place, Place::Lost);
         match place {
             // The walk has not reached that entry.
-            Place::Unread(start) if start != direction => self.finish_move(false, true, direction),
+            Place::Unread(start) if start != direction => self.start_next(direction),
             Place::Unread(_) | Place::OnEntry => {
-                self.place = place;
-                self.read()?;
-                self.place = Place::Lost;
-                let end = self.stated_key(self.at, direction.reverse());
-                let was_at_end = self.cursor.as_ref().map(Cursor::key) == end;
-                let moved = self.cursor.as_mut().ok_or_else(lost)?.step(direction)?;
-                self.finish_move(moved, was_at_end, direction)
+                if let Place::Unread(start) = place {
+                    self.read_start(start)?;
+                }
+                let moved = self.open(self.at)?.step(direction)?;
+                self.finish_move(moved, direction)
             }
-            Place::End(end) if end == direction => {
-                self.place = place;
-                Ok(false)
-            }
+            Place::End(end) if end == direction => self.start(None, direction),
             Place::End(_) => self.seek_to_start(direction),
             Place::Lost => Err(lost()),
         }
@@ -363,17 +332,22 @@ impl Run {
 
     /// Reads the current entry if it is still unread. Returns whether there is one.
     pub(crate) fn read(&mut self) -> Result<bool> {
-        let Place::Unread(direction) = self.place else {
-            return Ok(matches!(self.place, Place::OnEntry));
-        };
-        self.place = Place::Lost;
+        if let Place::Unread(direction) = self.place {
+            self.place = Place::Lost;
+            self.read_start(direction)?;
+            self.place = Place::OnEntry;
+        }
+        Ok(matches!(self.place, Place::OnEntry))
+    }
+
+    /// Reads the first entry of the current table in `direction`, whose key must be the stated one.
+    fn read_start(&mut self, direction: Direction) -> Result<()> {
         let moved = self.open(self.at)?.seek_to_start(direction)?;
         let found = self.cursor.as_ref().map(Cursor::key);
         if !moved || found != self.stated_key(self.at, direction) {
             return Err(self.fail_at(direction));
         }
-        self.place = Place::OnEntry;
-        Ok(true)
+        Ok(())
     }
 
     /// The error of a defect in the current entry. The position is lost.

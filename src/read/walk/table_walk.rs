@@ -24,24 +24,33 @@ pub(crate) enum TableWalk {
     Merge(MergeCursor),
 }
 
+/// The same for either kind of walk.
+macro_rules! each {
+    ($of:ident, $walk:ident => $result:expr) => {
+        match $of {
+            TableWalk::One($walk) => $result,
+            TableWalk::Merge($walk) => $result,
+        }
+    };
+}
+
 impl TableWalk {
     /// The entries of a sorted input within bounds; none, and the error, if its order is not known.
     pub(crate) fn of_foreign(
         cursor: impl AnyCursor + 'static,
         bounds: Bounds,
     ) -> (TableWalk, Option<Error>) {
-        let foreign = Foreign::new(cursor, bounds).map(Input::Foreign);
-        let (inputs, error) = match foreign {
-            Ok(input) => (vec![input], None),
-            Err(error) => (Vec::new(), Some(error)),
+        let (merged, error) = match Foreign::new(cursor, bounds) {
+            Ok(foreign) => (MergeCursor::of_input(Input::Foreign(foreign)), None),
+            Err(error) => (MergeCursor::new(Vec::new(), Order::Bytewise), Some(error)),
         };
-        (TableWalk::Merge(MergeCursor::of_ordered(inputs)), error)
+        (TableWalk::Merge(merged), error)
     }
 
     /// The entries of tables that are opened when the walk reaches them.
     pub(crate) fn of_run(run: impl TableRun + 'static, bounds: Bounds) -> TableWalk {
         let run = Run::of_tables(Arc::new(run), bounds);
-        TableWalk::Merge(MergeCursor::of_ordered(vec![Input::Run(run)]))
+        TableWalk::Merge(MergeCursor::of_input(Input::Run(run)))
     }
 
     /// A merge of several walks.
@@ -58,65 +67,41 @@ impl TableWalk {
 
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
-        match self {
-            TableWalk::One(cursor) => cursor.key(),
-            TableWalk::Merge(merged) => merged.key(),
-        }
+        each!(self, walk => walk.key())
     }
 
     pub(crate) fn order(&self) -> Result<&Order> {
-        match self {
-            TableWalk::One(cursor) => cursor.order(),
-            TableWalk::Merge(merged) => merged.order(),
-        }
+        each!(self, walk => walk.order())
     }
 
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        match self {
-            TableWalk::One(cursor) => cursor.seek(key),
-            TableWalk::Merge(merged) => merged.seek(key),
-        }
+        each!(self, walk => walk.seek(key))
     }
 
     #[inline]
     pub(crate) fn value(&self) -> &[u8] {
-        match self {
-            TableWalk::One(cursor) => cursor.value(),
-            TableWalk::Merge(merged) => merged.value(),
-        }
+        each!(self, walk => walk.value())
     }
 
     #[inline]
     pub(crate) fn value_bytes(&self) -> Bytes {
-        match self {
-            TableWalk::One(cursor) => cursor.value_bytes(),
-            TableWalk::Merge(merged) => merged.value_bytes(),
-        }
+        each!(self, walk => walk.value_bytes())
     }
 
     /// Moves to before the first entry, without reading.
     pub(crate) fn rewind(&mut self) {
-        match self {
-            TableWalk::One(cursor) => drop(cursor.unposition(Some(Direction::Backward))),
-            TableWalk::Merge(merged) => merged.rewind(),
-        }
+        each!(self, walk => walk.rewind());
     }
 
     /// Offset, in its file, of the block that contains the current entry.
     pub(crate) fn block_offset(&self) -> u64 {
-        match self {
-            TableWalk::One(cursor) => cursor.block_offset(),
-            TableWalk::Merge(merged) => merged.block_offset(),
-        }
+        each!(self, walk => walk.block_offset())
     }
 
     /// The error of a defect in the current entry. The walk then has no position.
     #[cold]
     pub(crate) fn fail(&mut self, defect: Defect) -> Error {
-        match self {
-            TableWalk::One(cursor) => cursor.fail(defect),
-            TableWalk::Merge(merged) => merged.fail(defect),
-        }
+        each!(self, walk => walk.fail(defect))
     }
 }
 
@@ -125,17 +110,11 @@ impl Walk for TableWalk {
 
     #[inline]
     fn is_on_entry(&self) -> bool {
-        match self {
-            TableWalk::One(cursor) => cursor.is_valid(),
-            TableWalk::Merge(merged) => merged.is_valid(),
-        }
+        each!(self, walk => walk.is_valid())
     }
 
     fn is_before_first(&self) -> bool {
-        match self {
-            TableWalk::One(cursor) => cursor.is_before_first(),
-            TableWalk::Merge(merged) => merged.is_before_first(),
-        }
+        each!(self, walk => walk.is_before_first())
     }
 
     #[inline(always)]
@@ -147,10 +126,7 @@ impl Walk for TableWalk {
     }
 
     fn seek_to_start(&mut self, direction: Direction) -> Result<bool> {
-        match self {
-            TableWalk::One(cursor) => cursor.seek_to_start(direction),
-            TableWalk::Merge(merged) => merged.seek_to_start(direction),
-        }
+        each!(self, walk => walk.seek_to_start(direction))
     }
 
     #[inline]
