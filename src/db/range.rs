@@ -267,16 +267,13 @@ impl DbTable {
     /// [`ErrorKind::InvalidState`] for a range that shows a snapshot or was advanced, and for entries of a cursor that is not before its
     /// first.
     pub fn merge<R: Into<DbRange>>(inputs: impl IntoIterator<Item = R>) -> Result<DbCursor> {
-        let stored = |range: R| match range.into().0.into_whole()? {
-            DbCursor {
-                snapshot: None,
-                stored,
-                ..
-            } => Ok(stored),
-            _ => Err(Error::new(
-                ErrorKind::InvalidState,
-                "a range shows a snapshot, and a merge takes all versions: merge ranges of the tables, and call `at` on the merge",
-            )),
+        let stored = |range: R| {
+            let cursor = range.into().0.into_whole()?;
+            if cursor.snapshot.is_some() {
+                let message = "a range shows a snapshot, and a merge takes all versions: merge ranges of the tables, and call `at` on the merge";
+                return Err(Error::new(ErrorKind::InvalidState, message));
+            }
+            Ok(cursor.stored)
         };
         let merged = TableWalk::merge(inputs.into_iter().map(stored))?;
         Ok(DbCursor::of_walk(TableWalk::Merge(merged)))

@@ -151,15 +151,14 @@ impl Cursor {
         if self.ahead.limits.as_ref().is_some_and(Range::is_empty) {
             return Ok(true);
         }
-        let (lower, upper) = (key_of(&self.bounds.0), key_of(&self.bounds.1));
-        if let (Some(lower), Some(upper)) = (lower, upper) {
-            // Filters cannot exclude ranges, only one key, or the keys of one user key.
-            let order = self.table.order()?;
-            let is_internal = user_order(order).is_some();
-            let is_one_key = lower == upper || is_internal && user_key(lower) == user_key(upper);
-            return Ok(is_one_key && self.table.candidate(lower, order)?.is_none());
-        }
-        Ok(false)
+        let (Some(lower), Some(upper)) = (key_of(&self.bounds.0), key_of(&self.bounds.1)) else {
+            return Ok(false);
+        };
+        // Filters cannot exclude ranges, only one key, or the keys of one user key.
+        let order = self.table.order()?;
+        let is_internal = user_order(order).is_some();
+        let is_one_key = lower == upper || is_internal && user_key(lower) == user_key(upper);
+        Ok(is_one_key && self.table.candidate(lower, order)?.is_none())
     }
 }
 
@@ -343,6 +342,7 @@ impl Cursor {
     }
 
     /// Leaves the entries. Returns `false`, for no entry.
+    #[inline]
     pub(crate) fn unposition(&mut self, end: Option<Direction>) -> bool {
         // No step is possible from there.
         self.entries.move_past_last();

@@ -58,6 +58,10 @@ impl Foreign {
         self.end.is_none()
     }
 
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
     pub(crate) fn value(&self) -> &[u8] {
         self.cursor.value()
     }

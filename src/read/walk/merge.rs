@@ -137,8 +137,7 @@ impl MergeCursor {
     /// The current key; empty unless the cursor [is on an entry](MergeCursor::is_valid).
     #[inline]
     pub fn key(&self) -> &[u8] {
-        let current = self.current().and_then(Input::current_key);
-        current.unwrap_or(&[])
+        self.current().map_or(&[], Input::key)
     }
 
     /// The current value; empty unless the cursor [is on an entry](MergeCursor::is_valid).
@@ -277,9 +276,7 @@ impl MergeCursor {
         (self.top, self.is_lost) = (NONE, true);
         error
     }
-}
 
-impl MergeCursor {
     pub(crate) fn order(&self) -> Result<&Order> {
         Ok(&self.order)
     }
