@@ -110,9 +110,11 @@ impl<C: Walk> DoubleEnded<C> {
     /// Moves to the next entry from the front. Returns whether it is still to be taken.
     #[inline(always)]
     fn step_front(&mut self) -> Result<bool> {
-        let moved = match std::mem::replace(&mut self.state, State::Rest) {
-            State::Current => true,
-            _ => self.front.step(Direction::Forward)?,
+        let moved = if matches!(self.state, State::Current) {
+            self.state = State::Rest;
+            true
+        } else {
+            self.front.step(Direction::Forward)?
         };
         match &self.back {
             Some(back) if moved => Ok(self.front.compare(back)?.is_lt()),
