@@ -16,21 +16,17 @@ pub(crate) struct Metaindex {
     pub(crate) properties: Option<BlockHandle>,
     /// The block that divides index and filters.
     pub(crate) pieces: Option<BlockHandle>,
-    /// The best filter of keys whose policy is known.
-    pub(crate) filter: Option<NamedFilter>,
-    /// The first filter of prefixes whose extractor is known.
-    pub(crate) prefixes: Option<NamedFilter>,
-    /// The handles of all filters.
-    pub(crate) handles: Vec<BlockHandle>,
+    /// The filters whose policy or extractor is known, the best policy first.
+    pub(crate) filters: Vec<NamedFilter>,
 }
 
 /// A filter that the metaindex lists.
 #[derive(Debug)]
 pub(crate) struct NamedFilter {
     pub(crate) of: FilterContents,
-    pub(crate) handle: Result<BlockHandle, Defect>,
+    pub(crate) handle: BlockHandle,
     /// The rank of its policy among the known ones, the best first.
-    pub(crate) rank: usize,
+    rank: usize,
 }
 
 impl Metaindex {
@@ -40,36 +36,39 @@ impl Metaindex {
         let mut cursor = BlockCursor::new(Block::parse(block)?);
         while cursor.next()? {
             let (name, value) = (cursor.key(), cursor.value());
-            let handle = BlockHandle::decode(value).map(|(handle, _)| handle);
-            let expected = || format!("the handle of {}", show_key(name));
-            let handle = handle.ok_or_else(|| BlockHandle::missing(expected(), value));
-            match Named::of(name) {
-                Named::Properties => found.properties = found.properties.or(Some(handle?)),
-                Named::Pieces => found.pieces = found.pieces.or(Some(handle?)),
+            let handle = || match BlockHandle::decode(value) {
+                Some((handle, _)) => Ok(handle),
+                None => {
+                    let expected = format!("the handle of {}", show_key(name));
+                    Err(BlockHandle::missing(expected, value))
+                }
+            };
+            let filter = match Named::of(name) {
+                Named::Properties => {
+                    found.properties = found.properties.or(Some(handle()?));
+                    None
+                }
+                Named::Pieces => {
+                    found.pieces = found.pieces.or(Some(handle()?));
+                    None
+                }
                 Named::Filter(name) => {
-                    found.handles.extend(handle.as_ref().ok());
-                    let best = found
-                        .filter
-                        .as_ref()
-                        .map_or(policies.len(), |best| best.rank);
-                    let mut better = policies.iter().enumerate().take(best);
-                    let better = better.find(|(_, policy)| policy.name().as_bytes() == name);
-                    if let Some((rank, policy)) = better {
-                        let of = FilterContents::Keys(Arc::clone(policy));
-                        found.filter = Some(NamedFilter { of, handle, rank });
-                    }
+                    let mut known = policies.iter().enumerate();
+                    let known = known.find(|(_, policy)| policy.name().as_bytes() == name);
+                    known.map(|(rank, policy)| (rank, FilterContents::Keys(Arc::clone(policy))))
                 }
                 Named::Prefixes(name) => {
-                    found.handles.extend(handle.as_ref().ok());
                     let known = options.known_extractor(name);
-                    if let Some(extractor) = known.filter(|_| found.prefixes.is_none()) {
-                        let (of, rank) = (FilterContents::Prefixes(extractor), 0);
-                        found.prefixes = Some(NamedFilter { of, handle, rank });
-                    }
+                    known.map(|extractor| (0, FilterContents::Prefixes(extractor)))
                 }
-                Named::Other => {}
+                Named::Other => None,
+            };
+            if let Some((rank, of)) = filter {
+                let handle = handle()?;
+                found.filters.push(NamedFilter { of, handle, rank });
             }
         }
+        found.filters.sort_by_key(|filter| filter.rank);
         Ok(found)
     }
 }

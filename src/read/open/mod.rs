@@ -4,7 +4,6 @@ pub(crate) mod metaindex;
 pub(crate) mod options;
 pub(crate) mod recognise;
 
-use std::ops::Range;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result, Section};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
-use crate::format::footer::{BlockHandle, Footer};
+use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer, MAGIC};
 use crate::format::frame;
 use crate::format::internal_key::user_order;
 use crate::format::pieces::{IndexPieces, Pieces};
@@ -28,10 +27,10 @@ use crate::read::open::options::OpenOptions;
 use crate::read::open::recognise::{Evidence, may_be_internal};
 use crate::read::parts::filter::{FilterContents, TableFilter};
 use crate::read::parts::index::{BlockRef, Index};
-use crate::read::parts::{Part, Parts};
-use crate::read::source::Source;
+use crate::read::parts::{Kind, Part, Parts};
 use crate::read::source::file::{TAIL_LEN, TableFile};
-use crate::read::store::{BlockStore, MAX_BATCH_BLOCKS, batch_len, check_frame};
+use crate::read::source::{ReadAt, Source};
+use crate::read::store::{BlockStore, batch_len, check_frame};
 use crate::read::table::Table;
 use crate::read::table::opened::Opened;
 
@@ -63,49 +62,34 @@ impl OpenOptions {
         self.open_source(Source::open(path)?)
     }
 
-    /// Opens a table from memory, an open file, or anything that implements [`ReadAt`](crate::ReadAt).
+    /// Opens a table from memory, an open file, or anything that implements [`ReadAt`].
     ///
     /// # Errors
     ///
     /// Same as [`open`](OpenOptions::open).
     pub fn open_source(&self, source: impl Into<Source>) -> Result<Table> {
-        let file = TableFile::new(source.into());
-        file.and_then(|file| ready(self.open_file(file)))
+        let source = source.into();
+        let failed = |e| Error::io("asking for the table's size", e).in_file(source.name());
+        let size = source.size().map_err(failed)?;
+        ready(self.open_file(TableFile::new(source, size)))
     }
 
     /// Opens the table in `file`. Each step names the parts of the file that it needs, and the missing ones are all read at
     /// once.
     pub(crate) async fn open_file(&self, mut file: TableFile) -> Result<Table> {
-        // A remote file has been opened with its tail.
-        if !file.has_fetched(&(file.footer_offset()..file.size)) {
-            let tail = file.size.saturating_sub(TAIL_LEN)..file.size;
-            file.fetch([(Section::Footer, tail)]).await?;
-        }
-        let Some(footer) = file.find_footer()? else {
-            let ends = file.ends().map(|end| (Section::Footer, end));
-            file.fetch(ends).await?;
-            return Err(file.not_a_table());
-        };
-        file.fetch(metadata(&file, &footer)).await?;
-        let index_at = file.range_of(footer.index).map(|at| (Section::Index, at));
+        let footer = read_footer(&mut file).await?;
         let mut opening = Opening {
             options: self,
             file,
             footer,
         };
-        let metaindex = opening.read_metaindex();
-        if metaindex.as_ref().is_err_and(is_of_file) {
-            // Without its index a table is lost: if both are damaged, the error is about the index.
-            opening.file.fetch(index_at.clone()).await?;
-            opening.read_index()?;
-        }
-        let metaindex = metaindex?;
-        let needed = opening.needed(&metaindex);
-        opening.file.fetch(needed).await?;
+        opening.fetch(opening.metadata()).await?;
+        let metaindex = opening.read_metaindex()?;
+        opening.fetch(opening.listed(&metaindex)).await?;
         let properties = opening.read_properties(&metaindex)?;
         let pieces = opening.read_pieces(&metaindex, properties.as_ref())?;
         if pieces.is_none() {
-            opening.file.fetch(index_at).await?;
+            opening.fetch([(Section::Index, footer.index)]).await?;
         }
         let (index, divided) = pieces.map_or((None, Vec::new()), |p| (Some(p.index), p.filters));
         let order = opening.choose_order(properties.as_ref())?;
@@ -120,9 +104,10 @@ impl OpenOptions {
         };
         let mut opened = Opened::new(parts, store, properties);
         if !self.may_hold_user_keys(&mut opened).await? && self.needs_metaindex() {
-            self.attach_filters(&mut opened, metaindex, divided)?;
+            attach_filters(&mut opened, metaindex, divided)?;
         }
-        opened.admit_tail().await?;
+        // Damage in the parts that came with the end of the file is an error now.
+        opened.load_parts(opened.fetched_parts()).await?;
         // If the tail is the whole file, the index has so few blocks that it may ascend by chance. A table that was copied in
         // stored order may be in any order.
         let properties = opened.properties.as_ref();
@@ -131,14 +116,9 @@ impl OpenOptions {
             opened.check_order(is_strict).await?;
         }
         if self.preload {
-            opened.load_parts(opened.parts.all(), false).await?;
+            opened.load_parts(opened.parts.all()).await?;
         }
-        let file = &mut opened.store.file;
-        file.fetched = Vec::new();
-        if let Some(map) = file.map() {
-            // From now on, accesses are random: read-ahead would be wasted.
-            map.expect_random_access();
-        }
+        opened.store.file.fetched = Vec::new();
         Ok(Table {
             opened: Arc::new(opened),
             read: self.read,
@@ -178,60 +158,62 @@ impl OpenOptions {
         Ok(evidence.may_hold_internal_keys())
     }
 
-    /// Chooses the filters for lookups, which are read when they are first needed.
-    fn attach_filters(
-        &self,
-        Opened { parts, store, .. }: &mut Opened,
-        metaindex: Metaindex,
-        mut divided: Vec<FilterPieces>,
-    ) -> Result<()> {
-        let footer = parts.index.footer;
-        let (file, metaindex_at) = (&store.file, footer.metaindex.offset);
-        let of_metaindex = |defect| file.locate(defect, Section::Metaindex, metaindex_at);
-        // The order of keys, or of user keys in a database's table.
-        let order = parts.order.as_ref();
-        let order = order.map(|order| user_order(order).unwrap_or(order));
-        let is_bytewise = matches!(order, Some(Order::Bytewise));
-        let prefixes = metaindex.prefixes.filter(|_| is_bytewise);
-        for NamedFilter { of, handle, .. } in [metaindex.filter, prefixes].into_iter().flatten() {
-            let handle = handle.map_err(of_metaindex)?;
-            let checked = file.check_handle(handle, Section::Filter);
-            checked.map_err(of_metaindex)?;
-            let mut pieces = divided.extract_if(.., |pieces| pieces.handle == handle);
-            let pieces = pieces.next().filter(|pieces| match &of {
-                // Most policies need whole filters.
-                FilterContents::Keys(policy) => {
-                    policy.is_divided() && pieces.covers(footer.data_end())
-                }
-                FilterContents::Prefixes(_) => true,
-            });
-            let slot = match of {
-                FilterContents::Keys(_) => &mut parts.filter,
-                FilterContents::Prefixes(_) => &mut parts.prefixes,
-            };
-            *slot = Some(TableFilter::new(of, handle, pieces));
-        }
-        Ok(())
-    }
-
     fn needs_metaindex(&self) -> bool {
         self.filters && !self.stored_order
     }
 }
 
-/// The ranges of the metaindex, with what may be the properties before it, and of the index, which is needed in any case. Nothing
-/// if the metaindex was fetched: the index is then fetched with the blocks that it lists.
-fn metadata(file: &TableFile, footer: &Footer) -> Vec<(Section, Range<u64>)> {
-    let metaindex = file.range_of(footer.metaindex);
-    let Some(metaindex) = metaindex.filter(|metaindex| !file.has_fetched(metaindex)) else {
-        return Vec::new();
-    };
-    let metaindex = metaindex.start.saturating_sub(PROPERTIES_ROOM)..metaindex.end;
-    let index = file.range_of(footer.index).map(|at| (Section::Index, at));
-    [Some((Section::Metaindex, metaindex)), index]
-        .into_iter()
-        .flatten()
-        .collect()
+/// The footer. If the file does not end as a table does, the error says what the file is.
+async fn read_footer(file: &mut TableFile) -> Result<Footer> {
+    let footer = file.footer_offset()..file.size;
+    // A remote file comes with its tail.
+    if !file.has_fetched(&footer) {
+        let tail = file.size.saturating_sub(TAIL_LEN)..file.size;
+        file.fetch([(Section::Footer, tail)]).await?;
+    }
+    let bytes = file.read_range(&footer);
+    let bytes = bytes.map_err(|e| e.of_section(Section::Footer))?;
+    if bytes.len() < FOOTER_LEN || !bytes.ends_with(&MAGIC.to_le_bytes()) {
+        let ends = file.ends().map(|end| (Section::Footer, end));
+        file.fetch(ends).await?;
+        return Err(file.not_a_table());
+    }
+    Footer::decode(&bytes).map_err(|defect| file.locate(defect, Section::Footer, footer.start))
+}
+
+/// Chooses the filters for lookups, which are read when they are first needed: the best one of keys, and the first one of prefixes.
+fn attach_filters(
+    Opened { parts, store, .. }: &mut Opened,
+    metaindex: Metaindex,
+    mut divided: Vec<FilterPieces>,
+) -> Result<()> {
+    let (file, footer) = (&store.file, parts.index.footer);
+    // The order of keys, or of user keys in a database's table.
+    let order = parts.order.as_ref();
+    let order = order.map(|order| user_order(order).unwrap_or(order));
+    for NamedFilter { of, handle, .. } in metaindex.filters {
+        let slot = match of {
+            FilterContents::Keys(_) => &mut parts.filter,
+            FilterContents::Prefixes(_) if matches!(order, Some(Order::Bytewise)) => {
+                &mut parts.prefixes
+            }
+            FilterContents::Prefixes(_) => continue,
+        };
+        if slot.is_some() {
+            continue;
+        }
+        let checked = handle.check(Section::Filter, file.footer_offset());
+        checked
+            .map_err(|defect| file.locate(defect, Section::Metaindex, footer.metaindex.offset))?;
+        let mut pieces = divided.extract_if(.., |pieces| pieces.handle == handle);
+        let pieces = pieces.next().filter(|pieces| match &of {
+            // Most policies need whole filters.
+            FilterContents::Keys(policy) => policy.is_divided() && pieces.covers(footer.data_end()),
+            FilterContents::Prefixes(_) => true,
+        });
+        *slot = Some(TableFilter::new(of, handle, pieces));
+    }
+    Ok(())
 }
 
 /// A table that is being opened, with the parts read so far.
@@ -250,18 +232,41 @@ impl Opening<'_> {
         })
     }
 
-    /// The ranges of the blocks that opening reads after the metaindex: properties, and the pieces of index and filters; without
-    /// pieces, the index.
-    fn needed(&self, metaindex: &Metaindex) -> Vec<(Section, Range<u64>)> {
-        let index = (Section::Index, self.footer.index);
+    /// The metaindex, with what may be the properties before it, and the index, which is needed in any case. Nothing if the metaindex
+    /// was fetched: the index is then fetched with the blocks that it lists.
+    fn metadata(&self) -> Vec<(Section, BlockHandle)> {
+        let Footer { metaindex, index } = self.footer;
+        let frame = metaindex.frame_before(self.file.footer_offset());
+        if frame.is_none_or(|frame| self.file.has_fetched(&frame)) {
+            return Vec::new();
+        }
+        let room = PROPERTIES_ROOM.min(metaindex.offset);
+        let metaindex = BlockHandle {
+            offset: metaindex.offset - room,
+            size: metaindex.size + room,
+        };
+        vec![(Section::Metaindex, metaindex), (Section::Index, index)]
+    }
+
+    /// The blocks that opening reads after the metaindex: properties, and the pieces of index and filters; without pieces, the index.
+    fn listed(&self, metaindex: &Metaindex) -> Vec<(Section, BlockHandle)> {
         let pieces = metaindex.pieces.map(|handle| (Section::Pieces, handle));
         let properties = metaindex
             .properties
             .map(|handle| (Section::Properties, handle));
-        let needed = [pieces.unwrap_or(index)].into_iter().chain(properties);
-        needed
-            .filter_map(|(section, handle)| Some((section, self.file.range_of(handle)?)))
-            .collect()
+        let index = pieces.unwrap_or((Section::Index, self.footer.index));
+        [index].into_iter().chain(properties).collect()
+    }
+
+    /// Reads blocks, all at once, if they lie in the file.
+    async fn fetch(
+        &mut self,
+        blocks: impl IntoIterator<Item = (Section, BlockHandle)>,
+    ) -> Result<()> {
+        let footer = self.file.footer_offset();
+        let blocks = blocks.into_iter();
+        let parts = blocks.filter_map(|(section, at)| Some((section, at.frame_before(footer)?)));
+        self.file.fetch(parts).await
     }
 
     /// Reads the properties, if there are any.
@@ -287,13 +292,10 @@ impl Opening<'_> {
             let Some(pieces) = self.read_block(handle, Section::Pieces, Pieces::decode)? else {
                 return Ok(None);
             };
-            let checked = pieces.check_filters(&metaindex.handles);
-            checked.map_err(|defect| self.file.locate(defect, Section::Pieces, handle.offset))?;
             // The checksums of both blocks are correct; the footer has none.
-            let index = self.footer.index;
-            let checked = self.file.check_handle(index, Section::Index);
+            let (index, place) = (self.footer.index, self.file.footer_offset());
+            let checked = index.check(Section::Index, place);
             let checked = checked.and_then(|_| pieces.check_index(index));
-            let place = self.file.footer_offset();
             checked.map_err(|defect| self.file.locate(defect, Section::Footer, place))?;
             Ok(Some(pieces))
         })
@@ -318,8 +320,11 @@ impl Opening<'_> {
             Section::Metaindex | Section::Index => (Section::Footer, self.file.footer_offset()),
             _ => (Section::Metaindex, self.footer.metaindex.offset),
         };
-        let frame = self.file.read_sound_frame(handle, section, named_by)?;
-        let decoded = frame::open(&frame).and_then(decode);
+        let checked = handle.check(section, self.file.footer_offset());
+        checked.map_err(|defect| self.file.locate(defect, named_by.0, named_by.1))?;
+        let frame = self.file.read_frame(handle, section)?;
+        let opened = frame::verify(&frame).and_then(|()| frame::open(&frame));
+        let decoded = opened.and_then(decode);
         decoded.map_err(|defect| self.file.locate(defect, section, handle.offset))
     }
 
@@ -351,10 +356,6 @@ impl Opening<'_> {
         }))
     }
 
-    fn read_index(&self) -> Result<Bytes> {
-        self.read_block(self.footer.index, Section::Index, Ok)
-    }
-
     /// The index, in the pieces that `pieces` describes, or as a whole block.
     fn decode_index(&self, pieces: Option<IndexPieces>, order: Option<&Order>) -> Result<Index> {
         let (file, footer) = (&self.file, self.footer);
@@ -362,7 +363,7 @@ impl Opening<'_> {
         if let Some(pieces) = pieces {
             return Index::in_file(pieces, footer, order).map_err(locate);
         }
-        let block = self.read_index()?;
+        let block = self.read_block(footer.index, Section::Index, Ok)?;
         let decode = |order| Index::of_block(block.clone(), footer, file.size, order);
         decode(order).map_err(|defect| {
             // An index that does not ascend bytewise is rarely a plain table's.
@@ -411,15 +412,17 @@ impl Table {
 }
 
 impl Opened {
-    /// Keeps the parts that came with the end of the file. Damage in them is an error now.
-    async fn admit_tail(&mut self) -> Result<()> {
-        self.load_parts(self.parts.all(), true).await
+    /// The parts that came with the end of the file: the last pieces of index and filters.
+    fn fetched_parts(&self) -> Vec<Part> {
+        let file = &self.store.file;
+        let is_fetched = |part: &Part| file.has_fetched(&self.parts.range(*part));
+        let of_kind = |(part, len): Kind| (0..len).rev().map(part).take_while(is_fetched);
+        self.parts.kinds().into_iter().flat_map(of_kind).collect()
     }
 
-    /// Checks and keeps `parts`, after reading those that were not fetched; or only the fetched ones.
-    async fn load_parts(&mut self, parts: Vec<Part>, only_fetched: bool) -> Result<()> {
+    /// Checks and keeps `parts`, after reading those that were not fetched.
+    async fn load_parts(&mut self, parts: Vec<Part>) -> Result<()> {
         let (mut parts, file) = (self.parts.unread(parts), &mut self.store.file);
-        parts.retain(|(range, _)| !only_fetched || file.has_fetched(range));
         let ranges = parts
             .iter()
             .map(|(range, part)| (Parts::section(*part), range.clone()));
@@ -455,14 +458,13 @@ impl Opened {
     /// lookups will find it.
     async fn check_order(&mut self, is_strict: bool) -> Result<()> {
         let all = self.parts.index.len();
-        self.load_parts(self.parts.index_parts(0..all), false)
-            .await?;
+        self.load_parts(self.parts.index_parts(0..all)).await?;
         let is_fatal = |error: &Error| is_strict || error.kind() == ErrorKind::Comparator;
-        let (fetched, mut first) = (self.store.file.fetched.len(), 0);
-        while first < all {
-            let next = first..all.min(first + MAX_BATCH_BLOCKS);
-            let blocks: Vec<BlockRef> = next.map(|i| self.block(i)).collect::<Result<_>>()?;
-            let (batch, _) = blocks.split_at(batch_len(&blocks));
+        let blocks: Vec<BlockRef> = (0..all).map(|i| self.block(i)).collect::<Result<_>>()?;
+        let (fetched, mut rest) = (self.store.file.fetched.len(), &*blocks);
+        while !rest.is_empty() {
+            let (batch, after) = rest.split_at(batch_len(rest));
+            rest = after;
             let ranges = batch
                 .iter()
                 .map(|found| (Section::Data, found.handle.frame_in_file()));
@@ -478,7 +480,6 @@ impl Opened {
                 return Err(error);
             }
             self.store.file.fetched.truncate(fetched);
-            first += batch.len();
         }
         Ok(())
     }

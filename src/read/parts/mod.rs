@@ -34,6 +34,9 @@ pub(crate) enum Part {
     Prefixes(usize),
 }
 
+/// A kind of parts, and how many a table has of it.
+pub(crate) type Kind = (fn(usize) -> Part, usize);
+
 /// The parts that are missing to answer a question.
 pub(crate) type Missing = Vec<Part>;
 
@@ -183,19 +186,20 @@ impl Parts {
         pieces.map(Part::Index).collect()
     }
 
-    /// All pieces of filters.
-    pub(crate) fn filter_parts(&self) -> Vec<Part> {
-        let pieces = |filter: &Option<_>| 0..filter.as_ref().map_or(0, TableFilter::pieces);
-        let of_keys = pieces(&self.filter).map(Part::Filter);
-        let of_prefixes = pieces(&self.prefixes).map(Part::Prefixes);
-        of_keys.chain(of_prefixes).collect()
+    /// How many parts of each kind the table has.
+    pub(crate) fn kinds(&self) -> [Kind; 3] {
+        let pieces = |filter: &Option<_>| filter.as_ref().map_or(0, TableFilter::pieces);
+        [
+            (Part::Index, self.index.pieces()),
+            (Part::Filter, pieces(&self.filter)),
+            (Part::Prefixes, pieces(&self.prefixes)),
+        ]
     }
 
     /// All parts that the table has.
     pub(crate) fn all(&self) -> Vec<Part> {
-        let mut parts = self.index_parts(0..self.index.len());
-        parts.extend(self.filter_parts());
-        parts
+        let kinds = self.kinds().into_iter();
+        kinds.flat_map(|(part, len)| (0..len).map(part)).collect()
     }
 
     /// The pieces of the index that a walk reads at once when it reaches data block `i`: the one that names it and those that name

@@ -15,7 +15,8 @@ use crate::error::{Error, ErrorKind, Result, Section};
 use crate::read::parts::index::BlockRef;
 use crate::read::parts::{Missing, Part, Parts};
 use crate::read::source::async_read_at::MAX_REQUEST_GAP;
-use crate::read::source::file::{FileSlice, saturating_len};
+use crate::read::source::coalesce::saturating_len;
+use crate::read::source::file::FileSlice;
 use crate::read::table::opened::{MAX_READS, Opened, still_missing};
 
 /// Maximum number of bytes between pieces of index and filters that are fetched by one request. Requests for pieces are made at

@@ -69,30 +69,26 @@ impl OpenOptions {
         self.clone().open_dyn(Arc::new(source), tail_len)
     }
 
-    async fn open_dyn(self, source: Arc<dyn AsyncReadAt>, tail_len: u64) -> Result<AsyncTable> {
-        let open = async {
-            let mut bytes = Source::of(SourceBytes::Remote(Arc::clone(&source)));
-            bytes.path = source.name().map(|name| Path::new(&name).into());
-            let mut file = TableFile::new(bytes)?;
-            let failed = |error| {
-                let doing = format!("reading the last {tail_len} bytes");
-                file.with_path(Error::reading(doing, error))
-            };
-            let Tail { size, bytes } = source.read_tail(tail_len).await.map_err(failed)?;
-            let len = bytes.len();
-            if len as u64 != size.min(tail_len) {
-                let why = format!("the source returned {len} bytes, and a size of {size}");
-                return Err(failed(io::Error::new(io::ErrorKind::UnexpectedEof, why)));
-            }
-            file.size = size;
-            let offset = size - len as u64;
-            file.count_reads(&[(offset, len)]);
-            file.fetched.push(FileSlice { offset, bytes });
-            self.open_file(file).await
+    async fn open_dyn(self, remote: Arc<dyn AsyncReadAt>, tail_len: u64) -> Result<AsyncTable> {
+        let mut source = Source::of(SourceBytes::Remote(Arc::clone(&remote)));
+        source.path = remote.name().map(|name| Path::new(&name).into());
+        let failed = |error| {
+            let doing = format!("reading the last {tail_len} bytes");
+            Error::reading(doing, error).in_file(source.name())
         };
+        let Tail { size, bytes } = remote.read_tail(tail_len).await.map_err(failed)?;
+        let len = bytes.len();
+        if len as u64 != size.min(tail_len) {
+            let why = format!("the source returned {len} bytes, and a size of {size}");
+            return Err(failed(io::Error::new(io::ErrorKind::UnexpectedEof, why)));
+        }
+        let mut file = TableFile::new(source, size);
+        let offset = size - len as u64;
+        file.count_reads(&[(offset, len)]);
+        file.fetched.push(FileSlice { offset, bytes });
         Ok(AsyncTable {
-            table: open.await?,
-            source: Arc::clone(&source),
+            table: self.open_file(file).await?,
+            source: remote,
             flights: Arc::default(),
         })
     }

@@ -30,6 +30,11 @@ impl Group {
         (gap <= max_gap && bytes.end - bytes.start <= max_len).then_some(Group { items, bytes })
     }
 
+    /// The bytes to read, as their offset and length.
+    pub(crate) fn part(&self) -> (u64, usize) {
+        (self.bytes.start, saturating_len(&self.bytes))
+    }
+
     /// Number of bytes of the file that it takes.
     pub(crate) fn len(&self) -> u64 {
         self.bytes.end - self.bytes.start
@@ -50,6 +55,11 @@ pub(crate) fn coalesce(parts: &[Range<u64>], max_gap: u64, max_len: u64) -> Vec<
         }
     }
     groups
+}
+
+/// The length of `range`. A length that exceeds this machine's address space is an error when it is read.
+pub(crate) fn saturating_len(range: &Range<u64>) -> usize {
+    usize::try_from(range.end - range.start).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

@@ -3,17 +3,16 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::path::Path;
 
 use bytes::Bytes;
 
 use crate::error::{Error, ErrorKind, Result, Section};
 use crate::format::Defect;
-use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer, MAGIC};
-use crate::format::frame::{self, TRAILER_LEN};
+use crate::format::footer::{BlockHandle, FOOTER_LEN};
+use crate::format::frame::TRAILER_LEN;
 #[cfg(feature = "async")]
-use crate::read::source::async_read_at::{self, MAX_REQUEST_GAP, MAX_REQUEST_LEN};
-use crate::read::source::coalesce::{MAX_GAP, MAX_READ_LEN, coalesce};
+use crate::read::source::async_read_at::{MAX_REQUEST_GAP, MAX_REQUEST_LEN};
+use crate::read::source::coalesce::{Group, MAX_GAP, MAX_READ_LEN, coalesce, saturating_len};
 use crate::read::source::identify;
 use crate::read::source::owners::Owners;
 use crate::read::source::stats::{Counter, Counters};
@@ -51,39 +50,20 @@ pub(crate) struct FileSlice {
 impl FileSlice {
     /// The bytes at `range` of the file, if the slice has all of them.
     pub(crate) fn get(&self, range: &Range<u64>) -> Option<Bytes> {
-        Some(self.bytes.slice(self.place(range)?))
-    }
-
-    /// Where in the slice they are.
-    fn place(&self, range: &Range<u64>) -> Option<Range<usize>> {
-        let start = usize::try_from(range.start.checked_sub(self.offset)?).ok()?;
-        let end = start.checked_add(saturating_len(range))?;
-        (end <= self.bytes.len()).then_some(start..end)
+        let start = range.start.checked_sub(self.offset)?;
+        self.bytes.read_at(start, saturating_len(range)).ok()
     }
 }
 
 impl TableFile {
-    pub(crate) fn new(source: Source) -> Result<TableFile> {
-        let size = match &source.bytes {
-            SourceBytes::Memory(bytes, _) => Ok(bytes.len() as u64),
-            SourceBytes::File(file) => {
-                (source.opened.as_ref()).map_or_else(|| file.size(), |opened| Ok(opened.size()))
-            }
-            SourceBytes::Io(source) => source.size(),
-            #[cfg(feature = "async")]
-            SourceBytes::Remote(_) => Ok(0), // it comes with the tail
-        };
-        let mut file = TableFile {
+    pub(crate) fn new(source: Source, size: u64) -> TableFile {
+        TableFile {
+            owners: Owners::new(matches!(source.bytes, SourceBytes::Memory(..))),
             source,
-            size: 0,
+            size,
             counters: Counters::default(),
-            owners: Owners::new(false),
             fetched: Vec::new(),
-        };
-        file.owners = Owners::new(file.is_memory());
-        file.size =
-            size.map_err(|e| file.with_path(Error::io("asking for the table's size", e)))?;
-        Ok(file)
+        }
     }
 
     /// Both ends of the file, by which a file that is not a table is identified.
@@ -95,61 +75,47 @@ impl TableFile {
     /// Reads the `parts` that have not been fetched, all at once, and keeps them.
     ///
     /// Only awaits requests: with other sources, the parts are there when the future is first polled. A part that cannot be read with
-    /// others is read alone when it is needed. An error names the section if all missing parts belong to one.
+    /// others is read alone when it is needed.
     pub(crate) async fn fetch(
         &mut self,
         parts: impl IntoIterator<Item = (Section, Range<u64>)>,
     ) -> Result<()> {
-        let missing = parts
-            .into_iter()
-            .filter(|(_, part)| !self.has_fetched(part));
-        let (sections, mut missing): (Vec<Section>, Vec<Range<u64>>) = missing.unzip();
-        missing.sort_unstable_by_key(|part| (part.start, part.end));
-        let slices = match &self.source.bytes {
+        let parts = parts.into_iter();
+        let mut missing: Vec<_> = parts.filter(|(_, part)| !self.has_fetched(part)).collect();
+        missing.sort_unstable_by_key(|(_, part)| (part.start, part.end));
+        let (sections, missing): (Vec<Section>, Vec<Range<u64>>) = missing.into_iter().unzip();
+        let mut slices = Vec::new();
+        match &self.source.bytes {
             #[cfg(feature = "async")]
-            SourceBytes::Remote(source) => self.request(&**source, &missing).await,
+            SourceBytes::Remote(source) if !missing.is_empty() => {
+                let groups = coalesce(&missing, MAX_REQUEST_GAP, MAX_REQUEST_LEN);
+                let parts: Vec<_> = groups.iter().map(Group::part).collect();
+                self.count_reads(&parts);
+                let mut responses = source.read_many_at(&parts).await.into_iter();
+                for (group, (offset, len)) in groups.iter().zip(parts) {
+                    let none = || Err(io::Error::other("the source returned no result"));
+                    let response = responses.next().unwrap_or_else(none);
+                    let bytes = self.check_read(offset, len, response);
+                    let section = sections.get(group.items.start);
+                    let bytes = bytes.map_err(|e| match section {
+                        Some(&section) => e.of_section(section),
+                        None => e,
+                    })?;
+                    slices.push(FileSlice { offset, bytes });
+                }
+            }
             _ => {
-                let parts = coalesced(&missing, MAX_GAP, MAX_READ_LEN);
-                let mut slices = Vec::new();
-                let mut keep = |i, read| {
+                let groups = coalesce(&missing, MAX_GAP, MAX_READ_LEN);
+                let parts: Vec<_> = groups.iter().map(Group::part).collect();
+                self.read_many(&parts, &mut |i, read| {
                     if let (Some(&(offset, _)), Ok(bytes)) = (parts.get(i), read) {
                         slices.push(FileSlice { offset, bytes });
                     }
-                };
-                self.read_many(&parts, &mut keep);
-                Ok(slices)
+                });
             }
-        };
-        let slices = slices.map_err(|e: Error| match &sections[..] {
-            [section, rest @ ..] if rest.iter().all(|other| other == section) => {
-                e.of_section(*section)
-            }
-            _ => e,
-        });
-        self.fetched.extend(slices?);
-        Ok(())
-    }
-
-    /// Requests `parts`, which ascend, all at the same time.
-    #[cfg(feature = "async")]
-    async fn request(
-        &self,
-        source: &dyn async_read_at::AsyncReadAt,
-        parts: &[Range<u64>],
-    ) -> Result<Vec<FileSlice>> {
-        let parts = coalesced(parts, MAX_REQUEST_GAP, MAX_REQUEST_LEN);
-        if parts.is_empty() {
-            return Ok(Vec::new());
         }
-        self.count_reads(&parts);
-        let mut responses = source.read_many_at(&parts).await.into_iter();
-        let slices = parts.iter().map(|&(offset, len)| {
-            let none = || Err(io::Error::other("the source returned no result"));
-            let response = responses.next().unwrap_or_else(none);
-            let bytes = self.check_read(offset, len, response)?;
-            Ok(FileSlice { offset, bytes })
-        });
-        slices.collect()
+        self.fetched.extend(slices);
+        Ok(())
     }
 
     /// Reads `ranges`, which ascend, all at once: ranges at most [`MAX_GAP`] bytes apart together, up to [`MAX_READ_LEN`]
@@ -165,7 +131,7 @@ impl TableFile {
         // If nothing is read, reading together has no use.
         let max_len = if self.is_memory() { 0 } else { MAX_READ_LEN };
         let groups = coalesce(ranges, MAX_GAP, max_len);
-        let parts: Vec<(u64, usize)> = groups.iter().map(|group| part(&group.bytes)).collect();
+        let parts: Vec<(u64, usize)> = groups.iter().map(Group::part).collect();
         self.read_many(&parts, &mut |i, read| {
             let Some(group) = groups.get(i) else { return };
             if group.items.len() == 1 {
@@ -184,22 +150,17 @@ impl TableFile {
 
     /// Whether all bytes at `range` have been fetched; for a mapped file, whether they have been announced.
     pub(crate) fn has_fetched(&self, range: &Range<u64>) -> bool {
-        self.fetched
-            .iter()
-            .any(|slice| slice.place(range).is_some())
+        self.fetched.iter().any(|slice| slice.get(range).is_some())
     }
 
     /// Bytes of memory that this takes, apart from the structure itself, its owners, and what belongs to the caller: a file in memory, or
     /// another source.
     pub(crate) fn weight(&self) -> usize {
-        let Source {
-            bytes,
-            path,
-            opened,
-        } = &self.source;
-        let file = match bytes {
-            SourceBytes::File(_) => ARC + size_of::<File>(),
-            _ => 0,
+        let (path, opened) = (&self.source.path, &self.source.opened);
+        let file = if self.reads_alone() {
+            ARC + size_of::<File>()
+        } else {
+            0
         };
         let path = path.as_ref().map_or(0, |path| ARC + path.as_os_str().len());
         let opened = opened.as_ref().map_or(0, |opened| ARC + opened.weight());
@@ -240,15 +201,10 @@ impl TableFile {
         }
     }
 
-    /// The path at which the file was opened, if it is known.
-    pub(crate) fn path(&self) -> Option<&Path> {
-        self.source.path.as_deref()
-    }
-
     /// `error`, with the path of the file if it is known.
     #[cold]
     pub(crate) fn with_path(&self, error: Error) -> Error {
-        error.in_file(self.path())
+        error.in_file(self.source.path.as_deref())
     }
 
     /// The error of a defect in the part of this file that begins at `offset`.
@@ -260,34 +216,16 @@ impl TableFile {
         }
         // The tail is kept while the table is being opened.
         let [_, tail] = self.ends();
-        let tail = self.read_fetched(tail.start, saturating_len(&tail));
+        let tail = self.fetched.iter().find_map(|slice| slice.get(&tail));
         let copy = tail.and_then(|tail| identify::describe_copy(&tail, self.size));
-        match copy {
-            // The footer itself may be damaged.
-            Some(copy) => error.with_hint(&format!(
-                "this may be {copy}; if that does not help, {REMEDY}"
-            )),
-            None => error.with_hint(REMEDY),
-        }
+        // The footer itself may be damaged.
+        let perhaps = copy.map(|copy| format!("this may be {copy}; if that does not help, "));
+        error.with_hint(&(perhaps.unwrap_or_default() + REMEDY))
     }
 
     /// Where the footer begins; 0 if the file is too short for one.
     pub(crate) fn footer_offset(&self) -> u64 {
         self.size.saturating_sub(FOOTER_LEN as u64)
-    }
-
-    /// The footer; `None` if the file does not end as a table does.
-    pub(crate) fn find_footer(&self) -> Result<Option<Footer>> {
-        if self.size < FOOTER_LEN as u64 {
-            return Ok(None);
-        }
-        let bytes = self.read(self.footer_offset(), FOOTER_LEN);
-        let bytes = bytes.map_err(|e| e.of_section(Section::Footer))?;
-        if !bytes.ends_with(&MAGIC.to_le_bytes()) {
-            return Ok(None);
-        }
-        let footer = Footer::decode(&bytes).map(Some);
-        footer.map_err(|defect| self.locate(defect, Section::Footer, self.footer_offset()))
     }
 
     /// The error of a file without a footer, which says what the file is.
@@ -296,40 +234,10 @@ impl TableFile {
         match self.ends().map(|end| self.read_range(&end)) {
             [Ok(head), Ok(tail)] => {
                 let what = identify::describe(&head, &tail, self.size);
-                self.with_path(is_no_table(what))
+                self.with_path(Error::new(ErrorKind::NotATable, format!("this is {what}")))
             }
             [Err(error), _] | [_, Err(error)] => error,
         }
-    }
-
-    /// The frame of a block other than a data block, which the handle in `named_by` (a section and its offset) names.
-    /// Its checksum is always verified.
-    pub(crate) fn read_sound_frame(
-        &self,
-        handle: BlockHandle,
-        section: Section,
-        named_by: (Section, u64),
-    ) -> Result<Bytes> {
-        let checked = self.check_handle(handle, section);
-        checked.map_err(|defect| self.locate(defect, named_by.0, named_by.1))?;
-        let frame = self.read_frame(handle, section)?;
-        let verified = frame::verify(&frame);
-        verified.map_err(|defect| self.locate(defect, section, handle.offset))?;
-        Ok(frame)
-    }
-
-    /// Checks that a handle to a block of `section` leads into the file. Returns where the frame lies.
-    pub(crate) fn check_handle(
-        &self,
-        handle: BlockHandle,
-        section: Section,
-    ) -> Result<Range<u64>, Defect> {
-        handle.check(section, self.footer_offset())
-    }
-
-    /// Where the frame of the block at `handle` lies, if it is smaller than 4 GiB and before the footer.
-    pub(crate) fn range_of(&self, handle: BlockHandle) -> Option<Range<u64>> {
-        handle.frame_before(self.footer_offset())
     }
 
     /// The frame of a block that lies inside the file.
@@ -351,22 +259,18 @@ impl TableFile {
         parts: &[(u64, usize)],
         each: &mut dyn FnMut(usize, Result<Bytes>),
     ) {
-        let source: &dyn ReadAt = match &self.source.bytes {
-            SourceBytes::File(file) => file,
-            SourceBytes::Io(source) => source,
-            _ => {
-                let announce = |&(offset, len): &(u64, usize)| self.announce(offset, len as u64);
-                parts.iter().for_each(announce);
-                let parts = parts.iter().enumerate();
-                return parts.for_each(|(i, &(offset, len))| each(i, self.read(offset, len)));
-            }
-        };
+        if self.is_memory() {
+            let announce = |&(offset, len): &(u64, usize)| self.announce(offset, len as u64);
+            parts.iter().for_each(announce);
+            let parts = parts.iter().enumerate();
+            return parts.for_each(|(i, &(offset, len))| each(i, self.read(offset, len)));
+        }
         if parts.is_empty() {
             return;
         }
         self.count_reads(parts);
         let mut left: Vec<Option<(u64, usize)>> = parts.iter().copied().map(Some).collect();
-        source.read_many_at(parts, &mut |i, read| {
+        self.source.read_many_at(parts, &mut |i, read| {
             // A part that was not requested, or has been passed already, is ignored.
             if let Some((offset, len)) = left.get_mut(i).and_then(Option::take) {
                 each(i, self.check_read(offset, len, read));
@@ -382,18 +286,15 @@ impl TableFile {
 
     /// The `len` bytes at `offset`, which lie inside the file.
     pub(crate) fn read(&self, offset: u64, len: usize) -> Result<Bytes> {
-        if !self.is_memory() {
-            if let Some(fetched) = self.read_fetched(offset, len) {
-                return Ok(fetched);
+        let read = match self.memory() {
+            Some(bytes) => self.owners.of_this_thread(bytes).read_at(offset, len),
+            None => {
+                if let Some(fetched) = self.read_fetched(offset, len) {
+                    return Ok(fetched);
+                }
+                self.count_reads(&[(offset, len)]);
+                self.source.read_at(offset, len)
             }
-            self.count_reads(&[(offset, len)]);
-        }
-        let read = match &self.source.bytes {
-            SourceBytes::Memory(bytes, _) => self.owners.of_this_thread(bytes).read_at(offset, len),
-            SourceBytes::File(file) => file.read_at(offset, len),
-            SourceBytes::Io(source) => source.read_at(offset, len),
-            #[cfg(feature = "async")]
-            SourceBytes::Remote(_) => Err(io::Error::other("this part was not fetched")),
         };
         self.check_read(offset, len, read)
     }
@@ -423,15 +324,8 @@ impl TableFile {
         len: usize,
         read: io::Result<Bytes>,
     ) -> Result<Bytes> {
-        match read {
-            Ok(bytes) if bytes.len() == len => Ok(bytes),
-            read => Err(self.failed_read(offset, len, read)),
-        }
-    }
-
-    #[cold]
-    fn failed_read(&self, offset: u64, len: usize, read: io::Result<Bytes>) -> Error {
         let error = match read {
+            Ok(bytes) if bytes.len() == len => return Ok(bytes),
             Ok(bytes) => io::Error::new(
                 io::ErrorKind::UnexpectedEof,
                 format!("the source returned {} bytes", bytes.len()),
@@ -439,27 +333,6 @@ impl TableFile {
             Err(error) => self.source.explain(error, self.size),
         };
         let reading = format!("reading {len} bytes at offset {offset}");
-        self.with_path(Error::reading(reading, error))
+        Err(self.with_path(Error::reading(reading, error)))
     }
-}
-
-/// The length of `range`. A length that exceeds this machine's address space is an error when it is read.
-pub(crate) fn saturating_len(range: &Range<u64>) -> usize {
-    usize::try_from(range.end - range.start).unwrap_or(usize::MAX)
-}
-
-/// `range` as its offset and length.
-fn part(range: &Range<u64>) -> (u64, usize) {
-    (range.start, saturating_len(range))
-}
-
-/// The parts of the file to read for `ranges`, which ascend.
-pub(crate) fn coalesced(ranges: &[Range<u64>], max_gap: u64, max_len: u64) -> Vec<(u64, usize)> {
-    let groups = coalesce(ranges, max_gap, max_len);
-    groups.iter().map(|group| part(&group.bytes)).collect()
-}
-
-#[cold]
-fn is_no_table(what: String) -> Error {
-    Error::new(ErrorKind::NotATable, format!("this is {what}"))
 }

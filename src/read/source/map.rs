@@ -34,16 +34,8 @@ impl MappedFile for Map {
         }
     }
 
-    #[cfg(unix)]
-    fn expect_random_access(&self) {
-        let _ = self.0.advise(Advice::Random);
-    }
-
     #[cfg(not(unix))]
     fn announce(&self, _offset: u64, _len: u64) {}
-
-    #[cfg(not(unix))]
-    fn expect_random_access(&self) {}
 }
 
 impl Source {
@@ -89,6 +81,9 @@ impl Source {
         Source::of_file(path.as_ref(), "mapping the table", |file, _| {
             // SAFETY: the caller guarantees that the file does not change.
             let map = Arc::new(Map(unsafe { Mmap::map(&file) }?));
+            // Accesses are random: read-ahead would be wasted. What is needed is announced. If the system refuses, it reads more.
+            #[cfg(unix)]
+            let _ = map.0.advise(Advice::Random);
             let bytes = Bytes::from_owner(Owner(Arc::clone(&map)));
             Ok(Source::of(SourceBytes::Memory(bytes, Some(map))))
         })

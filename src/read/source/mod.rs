@@ -17,6 +17,8 @@ pub(crate) mod weight;
 use std::fmt;
 use std::fs::File;
 use std::io;
+#[cfg(unix)]
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -29,10 +31,11 @@ use crate::read::source::async_read_at::AsyncReadAt;
 use crate::read::source::opened_file::OpenedFile;
 pub use crate::read::source::read_at::ReadAt;
 
-/// The bytes of a table that is not opened. A source that is read by requests cannot be read here: an error.
+/// The bytes of a table. A source that is read by requests cannot be read here: an error.
 impl ReadAt for Source {
     fn size(&self) -> io::Result<u64> {
-        self.reader()?.size()
+        let opened = self.opened.as_ref();
+        opened.map_or_else(|| self.reader()?.size(), |opened| Ok(opened.size()))
     }
 
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
@@ -90,10 +93,6 @@ pub(crate) enum SourceBytes {
 pub(crate) trait MappedFile: Send + Sync {
     /// Asks the system to read the `len` bytes at `offset`, without waiting for them.
     fn announce(&self, offset: u64, len: u64);
-
-    /// Tells the system not to read more than what is touched or announced. If it refuses, it reads more than
-    /// necessary.
-    fn expect_random_access(&self);
 }
 
 impl Source {
@@ -145,15 +144,19 @@ impl Source {
         make: impl FnOnce(File, u64) -> io::Result<Source>,
     ) -> Result<Source> {
         let source = || {
-            // Checked first, since opening a named pipe waits for a writer.
-            if !std::fs::metadata(path)?.is_file() {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidInput,
-                    "not a regular file",
-                ));
+            let mut options = File::options();
+            #[cfg(unix)] // opening a named pipe waits for a writer otherwise
+            options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32);
+            let opened = options.read(true).open(path);
+            // Sockets cannot be opened, and on Windows neither can directories.
+            let metadata = opened
+                .as_ref()
+                .map_or_else(|_| path.metadata(), File::metadata);
+            if metadata.as_ref().is_ok_and(|metadata| !metadata.is_file()) {
+                let message = "not a regular file";
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
             }
-            let file = File::open(path)?;
-            let metadata = file.metadata()?;
+            let (file, metadata) = (opened?, metadata?);
             let mut source = make(file, metadata.len())?;
             source.opened = Some(Arc::new(OpenedFile::new(path, &metadata)?));
             Ok(source)
@@ -183,7 +186,7 @@ impl Source {
             SourceBytes::File(file) => Ok(file),
             SourceBytes::Io(source) => Ok(source),
             #[cfg(feature = "async")]
-            SourceBytes::Remote(_) => Err(io::ErrorKind::Unsupported.into()),
+            SourceBytes::Remote(_) => Err(io::Error::other("this part was not fetched")),
         }
     }
 
@@ -228,14 +231,8 @@ impl From<File> for Source {
     }
 }
 
-impl<R: ReadAt + 'static> From<Arc<R>> for Source {
+impl<R: ReadAt + ?Sized + 'static> From<Arc<R>> for Source {
     fn from(source: Arc<R>) -> Source {
-        Source::of(SourceBytes::Io(source))
-    }
-}
-
-impl From<Arc<dyn ReadAt>> for Source {
-    fn from(source: Arc<dyn ReadAt>) -> Source {
-        Source::of(SourceBytes::Io(source))
+        Source::of(SourceBytes::Io(Arc::new(source)))
     }
 }

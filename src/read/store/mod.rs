@@ -25,7 +25,7 @@ use crate::read::store::cache::{BlockCache, BlockKey, next_table};
 pub use crate::read::store::read_options::ReadOptions;
 
 /// Maximum number of data blocks in one batch, and of their bytes, unless a single one is larger.
-pub(crate) const MAX_BATCH_BLOCKS: usize = 512;
+const MAX_BATCH_BLOCKS: usize = 512;
 const MAX_BATCH_LEN: u64 = 4 << 20;
 
 /// Why a data block is read.

@@ -22,7 +22,7 @@ use crate::format::properties::Properties;
 use crate::read::parts::bounds::{Bounds, Direction};
 use crate::read::parts::filter::TableFilter;
 use crate::read::parts::index::{BlockRef, Found, NotLoaded};
-use crate::read::parts::{LAYERS, Missing, Parts};
+use crate::read::parts::{LAYERS, Missing, Part, Parts};
 use crate::read::source::stats::{Counter, Stats};
 use crate::read::store::{Loaded, ReadOptions};
 use crate::read::table::opened::Opened;
@@ -390,13 +390,13 @@ impl Table {
         self.opened.store.file.size
     }
 
-    /// The layout of the filter block in use; `None` without one. Reads the filter, unless it is loaded.
+    /// The layout of the filter block in use; `None` without one. Reads the filter, or of a divided one a piece, unless that is loaded.
     ///
     /// # Errors
     ///
     /// Errors of reading the filter.
     pub fn filter_layout(&self) -> Result<Option<FilterLayout>> {
-        self.opened.read_parts(self.opened.parts.filter_parts())?;
+        self.opened.read_parts(vec![Part::Filter(0)])?;
         Ok(self
             .opened
             .parts
