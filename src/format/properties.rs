@@ -16,7 +16,6 @@
 //! key.first     the first key as it is stored                 (with entries; up to 4096 bytes)
 //! key.kind      "plain", or "database": keys end in a sequence number and a type
 //! key.last      the last key as it is stored                  (with entries; up to 4096 bytes)
-//! keys.order    "as stored": nobody compared the keys         (of writers that copy tables in an order that they do not know)
 //! sequence.max  largest sequence number                       (database, with entries)
 //! sequence.min  smallest sequence number                      (database, with entries)
 //! user.*        whatever the application added
@@ -67,13 +66,6 @@ const CREATOR: &str = "leveltable 0.1.0";
 ///
 /// It sorts before all filters: some readers take any entry at or after their filter's name for the filter.
 pub(crate) const PROPERTIES_NAME: &[u8] = b"about.leveltable";
-
-/// Whether the keys are in the order of the named comparator. For [`AS_STORED`], this is not known.
-pub(crate) const KEYS_ORDER: &[u8] = b"keys.order";
-pub(crate) const AS_STORED: &[u8] = b"as stored";
-
-/// The comparator name of a table whose order is not known.
-pub(crate) const STORED_ORDER: &str = "leveltable.StoredOrder";
 
 /// Longer first or last keys are left out, since opening a table reads the block.
 pub(crate) const MAX_KEY_LEN: usize = 4096;
@@ -184,13 +176,6 @@ impl Properties {
         let seen = seen.unwrap_or(sequence..=sequence);
         self.sequences = Some(sequence.min(*seen.start())..=sequence.max(*seen.end()));
         self.deletions += u64::from(key.value_type == ValueType::Deletion);
-    }
-
-    /// Whether the keys may be in another order than that of the named comparator.
-    pub(crate) fn is_as_stored(&self) -> bool {
-        self.others
-            .get(KEYS_ORDER)
-            .is_some_and(|order| order == AS_STORED)
     }
 
     /// Returns the block; `None` if it exceeds 4 GiB, the limit for a block.

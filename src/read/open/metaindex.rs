@@ -36,36 +36,27 @@ impl Metaindex {
         let mut cursor = BlockCursor::new(Block::parse(block)?);
         while cursor.next()? {
             let (name, value) = (cursor.key(), cursor.value());
-            let handle = || match BlockHandle::decode(value) {
-                Some((handle, _)) => Ok(handle),
-                None => {
-                    let expected = format!("the handle of {}", show_key(name));
-                    Err(BlockHandle::missing(expected, value))
-                }
-            };
-            let filter = match Named::of(name) {
-                Named::Properties => {
-                    found.properties = found.properties.or(Some(handle()?));
-                    None
-                }
-                Named::Pieces => {
-                    found.pieces = found.pieces.or(Some(handle()?));
-                    None
-                }
+            let handle = BlockHandle::decode(value).map(|(handle, _)| handle);
+            let expected = || format!("the handle of {}", show_key(name));
+            let handle = handle.ok_or_else(|| BlockHandle::missing(expected(), value));
+            match Named::of(name) {
+                Named::Properties => found.properties = Some(handle?),
+                Named::Pieces => found.pieces = Some(handle?),
                 Named::Filter(name) => {
                     let mut known = policies.iter().enumerate();
                     let known = known.find(|(_, policy)| policy.name().as_bytes() == name);
-                    known.map(|(rank, policy)| (rank, FilterContents::Keys(Arc::clone(policy))))
+                    if let Some((rank, policy)) = known {
+                        let (of, handle) = (FilterContents::Keys(Arc::clone(policy)), handle?);
+                        found.filters.push(NamedFilter { of, handle, rank });
+                    }
                 }
                 Named::Prefixes(name) => {
-                    let known = options.known_extractor(name);
-                    known.map(|extractor| (0, FilterContents::Prefixes(extractor)))
+                    if let Some(extractor) = options.known_extractor(name) {
+                        let (of, handle, rank) = (FilterContents::Prefixes(extractor), handle?, 0);
+                        found.filters.push(NamedFilter { of, handle, rank });
+                    }
                 }
-                Named::Other => None,
-            };
-            if let Some((rank, of)) = filter {
-                let handle = handle()?;
-                found.filters.push(NamedFilter { of, handle, rank });
+                Named::Other => {}
             }
         }
         found.filters.sort_by_key(|filter| filter.rank);

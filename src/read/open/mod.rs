@@ -21,7 +21,7 @@ use crate::format::frame;
 use crate::format::internal_key::user_order;
 use crate::format::pieces::{IndexPieces, Pieces};
 use crate::format::pieces_filter::FilterPieces;
-use crate::format::properties::{KeyKind, Properties, STORED_ORDER};
+use crate::format::properties::{KeyKind, Properties};
 use crate::read::open::metaindex::{Metaindex, NamedFilter};
 use crate::read::open::options::OpenOptions;
 use crate::read::open::recognise::{Evidence, may_be_internal};
@@ -83,37 +83,43 @@ impl OpenOptions {
             file,
             footer,
         };
-        opening.fetch(opening.metadata()).await?;
-        let metaindex = opening.read_metaindex()?;
-        opening.fetch(opening.listed(&metaindex)).await?;
-        let properties = opening.read_properties(&metaindex)?;
-        let pieces = opening.read_pieces(&metaindex, properties.as_ref())?;
+        let metaindex = opening.read_metaindex().await?;
+        let pieces = metaindex.pieces.map(|handle| (Section::Pieces, handle));
+        let properties = (metaindex.properties).map(|handle| (Section::Properties, handle));
+        let whole = (Section::Index, footer.index);
+        let needed = [pieces.unwrap_or(whole)].into_iter().chain(properties);
+        opening.fetch(needed).await?;
+        let properties = opening.read_if(metaindex.properties, Section::Properties, |block| {
+            Properties::decode(&block).map(Some)
+        })?;
+        // A table without properties does not say how index and filters are divided.
+        let pieces = opening.read_pieces(metaindex.pieces.filter(|_| properties.is_some()))?;
         if pieces.is_none() {
-            opening.fetch([(Section::Index, footer.index)]).await?;
+            opening.fetch([whole]).await?;
         }
         let (index, divided) = pieces.map_or((None, Vec::new()), |p| (Some(p.index), p.filters));
         let order = opening.choose_order(properties.as_ref())?;
         let index = opening.decode_index(index, order.as_ref())?;
+        let [mut filter, mut prefixes] = [None, None];
+        let is_plain = properties.is_some() || !opening.may_hold_user_keys(&index).await?;
+        if is_plain && self.needs_metaindex() {
+            [filter, prefixes] = opening.filters(metaindex.filters, divided, order.as_ref())?;
+        }
         let keeps_all = self.chose_cache || !opening.file.source.is_near();
         let store = BlockStore::new(opening.file, self.cache.clone(), keeps_all);
         let parts = Parts {
             order,
             index,
-            filter: None,
-            prefixes: None,
+            filter,
+            prefixes,
         };
         let mut opened = Opened::new(parts, store, properties);
-        if !self.may_hold_user_keys(&mut opened).await? && self.needs_metaindex() {
-            attach_filters(&mut opened, metaindex, divided)?;
-        }
         // Damage in the parts that came with the end of the file is an error now.
         opened.load_parts(opened.fetched_parts()).await?;
-        // If the tail is the whole file, the index has so few blocks that it may ascend by chance. A table that was copied in
-        // stored order may be in any order.
-        let properties = opened.properties.as_ref();
-        let is_strict = self.check_order || properties.is_some_and(Properties::is_as_stored);
-        if !self.stored_order && (is_strict || opened.store.file.size <= TAIL_LEN) {
-            opened.check_order(is_strict).await?;
+        // If the tail is the whole file, the index has so few blocks that it may ascend by chance.
+        let is_small = opened.store.file.size <= TAIL_LEN;
+        if !self.stored_order && (self.check_order || is_small) {
+            opened.check_order(self.check_order).await?;
         }
         if self.preload {
             opened.load_parts(opened.parts.all()).await?;
@@ -123,39 +129,6 @@ impl OpenOptions {
             opened: Arc::new(opened),
             read: self.read,
         })
-    }
-
-    /// Whether a filter may hold user keys, which lookups do not ask for: the table is a database's, or may be, and is opened as a
-    /// plain one. If it certainly is, that is an error, unless the caller named its order.
-    ///
-    /// Opened as a plain table, it would lose keys silently: they are in another order, and the filter holds user keys. Nearly
-    /// always the first index key shows that a table is plain. If all keys of the index could be a database's, the first data
-    /// block decides.
-    async fn may_hold_user_keys(&self, opened: &mut Opened) -> Result<bool> {
-        if self.stored_order || self.order.as_ref().is_some_and(Order::shortens_filter_keys) {
-            return Ok(false); // no filter is used, or the caller knows about user keys
-        }
-        if let Some(properties) = &opened.properties {
-            return Ok(properties.key_kind == KeyKind::Database);
-        }
-        let is_settled = self.order.is_some() && !self.filters;
-        let index = &opened.parts.index;
-        if is_settled || index.len() == 0 || !index.first_keys().all(may_be_internal) {
-            return Ok(false);
-        }
-        let mut evidence = evidence_of(index);
-        let first = opened.block(0)?;
-        let frame = first.handle.frame_in_file();
-        opened.store.file.fetch([(Section::Data, frame)]).await?;
-        match opened.read_first_entries(first, &mut evidence) {
-            // Lookups will find the damaged block. It says nothing about the filter.
-            Err(_) if self.order.is_some() => return Ok(true),
-            read => read?,
-        }
-        if self.order.is_none() && evidence.verdict() == Some(KeyKind::Database) {
-            return Err(opened.store.file.with_path(database_table()));
-        }
-        Ok(evidence.may_hold_internal_keys())
     }
 
     fn needs_metaindex(&self) -> bool {
@@ -181,41 +154,6 @@ async fn read_footer(file: &mut TableFile) -> Result<Footer> {
     Footer::decode(&bytes).map_err(|defect| file.locate(defect, Section::Footer, footer.start))
 }
 
-/// Chooses the filters for lookups, which are read when they are first needed: the best one of keys, and the first one of prefixes.
-fn attach_filters(
-    Opened { parts, store, .. }: &mut Opened,
-    metaindex: Metaindex,
-    mut divided: Vec<FilterPieces>,
-) -> Result<()> {
-    let (file, footer) = (&store.file, parts.index.footer);
-    // The order of keys, or of user keys in a database's table.
-    let order = parts.order.as_ref();
-    let order = order.map(|order| user_order(order).unwrap_or(order));
-    for NamedFilter { of, handle, .. } in metaindex.filters {
-        let slot = match of {
-            FilterContents::Keys(_) => &mut parts.filter,
-            FilterContents::Prefixes(_) if matches!(order, Some(Order::Bytewise)) => {
-                &mut parts.prefixes
-            }
-            FilterContents::Prefixes(_) => continue,
-        };
-        if slot.is_some() {
-            continue;
-        }
-        let checked = handle.check(Section::Filter, file.footer_offset());
-        checked
-            .map_err(|defect| file.locate(defect, Section::Metaindex, footer.metaindex.offset))?;
-        let mut pieces = divided.extract_if(.., |pieces| pieces.handle == handle);
-        let pieces = pieces.next().filter(|pieces| match &of {
-            // Most policies need whole filters.
-            FilterContents::Keys(policy) => policy.is_divided() && pieces.covers(footer.data_end()),
-            FilterContents::Prefixes(_) => true,
-        });
-        *slot = Some(TableFilter::new(of, handle, pieces));
-    }
-    Ok(())
-}
-
 /// A table that is being opened, with the parts read so far.
 struct Opening<'o> {
     options: &'o OpenOptions,
@@ -224,38 +162,24 @@ struct Opening<'o> {
 }
 
 impl Opening<'_> {
-    /// Reads the metaindex: empty if it is damaged and the caller wants no filters.
-    fn read_metaindex(&self) -> Result<Metaindex> {
-        self.if_readable(|| {
-            let decode = |block: Bytes| Metaindex::decode(&block, self.options);
-            self.read_block(self.footer.metaindex, Section::Metaindex, decode)
-        })
-    }
-
-    /// The metaindex, with what may be the properties before it, and the index, which is needed in any case. Nothing if the metaindex
-    /// was fetched: the index is then fetched with the blocks that it lists.
-    fn metadata(&self) -> Vec<(Section, BlockHandle)> {
+    /// Reads the metaindex: empty if it is damaged and the caller wants no filters. If it was not fetched, what may be the properties
+    /// before it is fetched with it, and the index, which is needed in any case.
+    async fn read_metaindex(&mut self) -> Result<Metaindex> {
         let Footer { metaindex, index } = self.footer;
         let frame = metaindex.frame_before(self.file.footer_offset());
-        if frame.is_none_or(|frame| self.file.has_fetched(&frame)) {
-            return Vec::new();
+        if frame.is_some_and(|frame| !self.file.has_fetched(&frame)) {
+            let room = PROPERTIES_ROOM.min(metaindex.offset);
+            let with_room = BlockHandle {
+                offset: metaindex.offset - room,
+                size: metaindex.size + room,
+            };
+            let needed = [(Section::Metaindex, with_room), (Section::Index, index)];
+            self.fetch(needed).await?;
         }
-        let room = PROPERTIES_ROOM.min(metaindex.offset);
-        let metaindex = BlockHandle {
-            offset: metaindex.offset - room,
-            size: metaindex.size + room,
-        };
-        vec![(Section::Metaindex, metaindex), (Section::Index, index)]
-    }
-
-    /// The blocks that opening reads after the metaindex: properties, and the pieces of index and filters; without pieces, the index.
-    fn listed(&self, metaindex: &Metaindex) -> Vec<(Section, BlockHandle)> {
-        let pieces = metaindex.pieces.map(|handle| (Section::Pieces, handle));
-        let properties = metaindex
-            .properties
-            .map(|handle| (Section::Properties, handle));
-        let index = pieces.unwrap_or((Section::Index, self.footer.index));
-        [index].into_iter().chain(properties).collect()
+        let read = self.read_if(Some(metaindex), Section::Metaindex, |block| {
+            Metaindex::decode(&block, self.options).map(Some)
+        });
+        read.map(Option::unwrap_or_default)
     }
 
     /// Reads blocks, all at once, if they lie in the file.
@@ -269,42 +193,29 @@ impl Opening<'_> {
         self.file.fetch(parts).await
     }
 
-    /// Reads the properties, if there are any.
-    fn read_properties(&self, metaindex: &Metaindex) -> Result<Option<Properties>> {
-        let Some(handle) = metaindex.properties else {
-            return Ok(None);
-        };
-        let decode = |block: Bytes| Properties::decode(&block).map(Some);
-        self.if_readable(|| self.read_block(handle, Section::Properties, decode))
-    }
-
-    /// Reads how index and filters are divided, if the table says so in a known version. A table without properties does
-    /// not.
-    fn read_pieces(
-        &self,
-        metaindex: &Metaindex,
-        properties: Option<&Properties>,
-    ) -> Result<Option<Pieces>> {
-        let (Some(handle), Some(_)) = (metaindex.pieces, properties) else {
-            return Ok(None);
-        };
-        self.if_readable(|| {
-            let Some(pieces) = self.read_block(handle, Section::Pieces, Pieces::decode)? else {
-                return Ok(None);
-            };
+    /// Reads how index and filters are divided, if the table says so in a known version.
+    fn read_pieces(&self, handle: Option<BlockHandle>) -> Result<Option<Pieces>> {
+        let pieces = self.read_if(handle, Section::Pieces, Pieces::decode)?;
+        if let Some(pieces) = &pieces {
             // The checksums of both blocks are correct; the footer has none.
             let (index, place) = (self.footer.index, self.file.footer_offset());
             let checked = index.check(Section::Index, place);
             let checked = checked.and_then(|_| pieces.check_index(index));
             checked.map_err(|defect| self.file.locate(defect, Section::Footer, place))?;
-            Ok(Some(pieces))
-        })
+        }
+        Ok(pieces)
     }
 
-    /// The result of `read`; a default in case of damage, if the caller wants no filters.
-    fn if_readable<T: Default>(&self, read: impl FnOnce() -> Result<T>) -> Result<T> {
-        match read() {
-            Err(error) if !self.options.needs_metaindex() && is_of_file(&error) => Ok(T::default()),
+    /// Reads a block, if there is a handle to it; `None` also if it is damaged and the caller wants no filters.
+    fn read_if<T>(
+        &self,
+        handle: Option<BlockHandle>,
+        section: Section,
+        decode: impl FnOnce(Bytes) -> Result<Option<T>, Defect>,
+    ) -> Result<Option<T>> {
+        let read = handle.map(|handle| self.read_block(handle, section, decode));
+        match read.unwrap_or(Ok(None)) {
+            Err(error) if !self.options.needs_metaindex() && is_of_file(&error) => Ok(None),
             read => read,
         }
     }
@@ -343,11 +254,7 @@ impl Opening<'_> {
             Some(user) => (KeyKind::Database, user),
             None => (KeyKind::Plain, &order),
         };
-        // A copy of a table whose order was unknown accepts any comparator that the caller names, and is checked
-        // completely.
-        let is_any = properties.comparator == STORED_ORDER && options.order.is_some();
-        let is_named = user.comparator().name() == properties.comparator || is_any;
-        if kind == properties.key_kind && is_named {
+        if kind == properties.key_kind && user.comparator().name() == properties.comparator {
             return Ok(Some(order));
         }
         Err(self.file.with_path(match properties.key_kind {
@@ -376,6 +283,80 @@ impl Opening<'_> {
                 locate(defect)
             }
         })
+    }
+
+    /// Whether a filter may hold user keys, which lookups do not ask for: the table, which has no properties, is a database's, or may
+    /// be, and is opened as a plain one. If it certainly is, that is an error, unless the caller named its order.
+    ///
+    /// Opened as a plain table, it would lose keys silently: they are in another order, and the filter holds user keys. Nearly
+    /// always the first index key shows that a table is plain. If all keys of the index could be a database's, the first data
+    /// block decides.
+    async fn may_hold_user_keys(&mut self, index: &Index) -> Result<bool> {
+        let options = self.options;
+        // No filter is used, or the caller knows about user keys.
+        let is_settled = options.stored_order
+            || (options.order.as_ref())
+                .is_some_and(|order| !options.filters || order.shortens_filter_keys());
+        let Ok(first) = index.block(0) else {
+            return Ok(false);
+        };
+        if is_settled || !index.first_keys().all(may_be_internal) {
+            return Ok(false);
+        }
+        self.fetch([(Section::Data, first.handle)]).await?;
+        let mut evidence = evidence_of(index);
+        let read = self.read_block(first.handle, Section::Data, |block| {
+            let mut cursor = BlockCursor::new(Block::parse(block)?);
+            let (mut previous, mut bytes) = (None, 0);
+            while bytes < MAX_BYTES && cursor.next()? {
+                evidence.add_entry(previous.as_deref(), cursor.key(), cursor.value());
+                bytes += cursor.key().len().max(1 << 10);
+                previous = Some(cursor.key().to_vec());
+            }
+            Ok(())
+        });
+        match read {
+            // Lookups will find the damaged block. It says nothing about the filter.
+            Err(_) if options.order.is_some() => Ok(true),
+            Ok(()) if options.order.is_none() && evidence.verdict() == Some(KeyKind::Database) => {
+                Err(self.file.with_path(database_table()))
+            }
+            read => read.map(|()| evidence.may_hold_internal_keys()),
+        }
+    }
+
+    /// Chooses the filters for lookups, of keys and of prefixes. They are read when they are first needed.
+    fn filters(
+        &self,
+        named: Vec<NamedFilter>,
+        mut divided: Vec<FilterPieces>,
+        order: Option<&Order>,
+    ) -> Result<[Option<TableFilter>; 2]> {
+        // The order of keys, or of user keys in a database's table.
+        let order = order.map(|order| user_order(order).unwrap_or(order));
+        let is_bytewise = matches!(order, Some(Order::Bytewise));
+        let (mut of_keys, mut of_prefixes) = (None, None);
+        for NamedFilter { of, handle, .. } in named {
+            let mut pieces = divided.extract_if(.., |pieces| pieces.handle == handle);
+            let (slot, pieces) = match &of {
+                FilterContents::Keys(policy) => {
+                    // Most policies need whole filters.
+                    let is_divided = |pieces: &FilterPieces| {
+                        policy.is_divided() && pieces.covers(self.footer.data_end())
+                    };
+                    (&mut of_keys, pieces.next().filter(is_divided))
+                }
+                FilterContents::Prefixes(_) if is_bytewise => (&mut of_prefixes, pieces.next()),
+                FilterContents::Prefixes(_) => continue,
+            };
+            if slot.is_none() {
+                let checked = handle.check(Section::Filter, self.file.footer_offset());
+                let place = self.footer.metaindex.offset;
+                checked.map_err(|defect| self.file.locate(defect, Section::Metaindex, place))?;
+                *slot = Some(TableFilter::new(of, handle, pieces));
+            }
+        }
+        Ok([of_keys, of_prefixes])
     }
 }
 
@@ -435,23 +416,6 @@ impl Opened {
             self.admit_part(part, &read?)?;
         }
         Ok(())
-    }
-
-    /// Takes the first entries of the first data block as evidence. No more, so that opening stays fast when the block is large.
-    fn read_first_entries(&self, first: BlockRef, evidence: &mut Evidence) -> Result<()> {
-        let frame = self.store.file.read_frame(first.handle, Section::Data)?;
-        let mut read = || {
-            frame::verify(&frame)?;
-            let mut cursor = BlockCursor::new(Block::parse(frame::open(&frame)?)?);
-            let (mut previous, mut bytes) = (None, 0);
-            while bytes < MAX_BYTES && cursor.next()? {
-                evidence.add_entry(previous.as_deref(), cursor.key(), cursor.value());
-                bytes += cursor.key().len().max(1 << 10);
-                previous = Some(cursor.key().to_vec());
-            }
-            Ok(())
-        };
-        read().map_err(|defect| self.store.locate(first, defect))
     }
 
     /// Checks the order of keys in all data blocks. A block that is damaged or cannot be read is an error if `is_strict`; otherwise
