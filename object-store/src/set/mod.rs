@@ -247,14 +247,14 @@ impl SetOptions {
         self
     }
 
-    /// Maximum number of open tables, at least one, and 64 by default. The least recently used one is closed. An open table keeps the
+    /// Maximum number of open tables, at least one, and 64 by default. One that was not used lately is closed. An open table keeps the
     /// pieces of its filter and its index that are loaded; see [`AsyncTable::weight`](leveltable::remote::AsyncTable::weight).
     pub fn max_open(mut self, tables: usize) -> SetOptions {
         self.max_open = tables;
         self
     }
 
-    /// Maximum memory of the open tables in bytes, without blocks: 128 MiB by default. Beyond that, the least recently used are
+    /// Maximum memory of the open tables in bytes, without blocks: 128 MiB by default. Beyond that, those that were not used lately are
     /// closed, but never the last.
     pub fn max_bytes(mut self, bytes: u64) -> SetOptions {
         self.max_bytes = bytes;

@@ -17,7 +17,7 @@ use super::record::Shard;
 /// left.
 type Opening = BoxFuture<'static, Result<AsyncTable>>;
 
-/// The open tables of shards, in the engine's [`TableCache`], which closes the least recently used ones.
+/// The open tables of shards, in the engine's [`TableCache`], which closes those that were not used lately.
 ///
 /// A set and the sets that `refresh` makes from it share a shelf.
 pub(super) struct Shelf {

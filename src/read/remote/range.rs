@@ -140,7 +140,13 @@ impl AsyncRange {
         if self.cursor.step_fast(self.direction) {
             return Ok(true);
         }
-        self.advance_slowly().await
+        let moved = self.step().await;
+        if !matches!(moved, Ok(true)) {
+            // Nothing is left.
+            self.cursor = self.table.table.cursor();
+            self.cursor.limit_to(0..0);
+        }
+        moved
     }
 
     /// The current key; empty before the first entry, after the last, after an error, and after a call of
@@ -163,16 +169,6 @@ impl AsyncRange {
             Bytes::copy_from_slice(self.key()),
             self.cursor.value_bytes(),
         )
-    }
-
-    async fn advance_slowly(&mut self) -> Result<bool> {
-        let moved = self.step().await;
-        if !matches!(moved, Ok(true)) {
-            // Nothing is left.
-            self.cursor = self.table.table.cursor();
-            self.cursor.limit_to(0..0);
-        }
-        moved
     }
 
     async fn step(&mut self) -> Result<bool> {

@@ -9,11 +9,13 @@ use bytes::Bytes;
 use futures_util::TryStreamExt;
 
 use super::flights::Flights;
+use crate::comparator::Order;
 use crate::error::{Error, Result};
 use crate::filter::FilterEntry;
 use crate::format::properties::Properties;
 use crate::read::open::options::OpenOptions;
 use crate::read::parts::bounds::{Bounds, KeyRange};
+use crate::read::parts::index::Found;
 use crate::read::source::async_read_at::{AsyncReadAt, Tail};
 use crate::read::source::file::{FileSlice, TAIL_LEN, TableFile};
 use crate::read::source::stats::Stats;
@@ -125,8 +127,7 @@ impl AsyncTable {
     pub async fn get(&self, key: impl AsRef<[u8]> + Send) -> Result<Option<Bytes>> {
         let (key, order) = (key.as_ref(), self.table.order()?);
         self.table.check_form(key, order)?;
-        let candidate = || self.table.ask_candidate(key, order, REQUEST_LAYERS);
-        let Some(found) = self.ask(candidate).await? else {
+        let Some(found) = self.candidate(key, order).await? else {
             return Ok(None);
         };
         let (found, part) = (found.to_ref(), found.part());
@@ -171,13 +172,13 @@ impl AsyncTable {
         let Ok(order) = self.table.order() else {
             return Ok(true);
         };
-        let candidate = || {
-            let found = self
-                .table
-                .ask_candidate(key.as_ref(), order, REQUEST_LAYERS);
-            Ok(found?.is_some())
-        };
-        self.ask(candidate).await
+        Ok(self.candidate(key.as_ref(), order).await?.is_some())
+    }
+
+    /// The only data block to look for `key` in; `None` if filter and index exclude the key.
+    async fn candidate(&self, key: &[u8], order: &Order) -> Result<Option<Found<'_>>> {
+        self.ask(|| self.table.ask_candidate(key, order, REQUEST_LAYERS))
+            .await
     }
 
     /// Whether the filter of prefixes excludes all keys within these bounds.

@@ -80,15 +80,17 @@ impl TableFile {
         &mut self,
         parts: impl IntoIterator<Item = (Section, Range<u64>)>,
     ) -> Result<()> {
-        let parts = parts.into_iter();
-        let mut missing: Vec<_> = parts.filter(|(_, part)| !self.has_fetched(part)).collect();
+        let missing = parts
+            .into_iter()
+            .filter(|(_, part)| !self.has_fetched(part));
+        let mut missing: Vec<(Section, Range<u64>)> = missing.collect();
         missing.sort_unstable_by_key(|(_, part)| (part.start, part.end));
-        let (sections, missing): (Vec<Section>, Vec<Range<u64>>) = missing.into_iter().unzip();
+        let ranges: Vec<Range<u64>> = missing.iter().map(|(_, part)| part.clone()).collect();
         let mut slices = Vec::new();
         match &self.source.bytes {
             #[cfg(feature = "async")]
-            SourceBytes::Remote(source) if !missing.is_empty() => {
-                let groups = coalesce(&missing, MAX_REQUEST_GAP, MAX_REQUEST_LEN);
+            SourceBytes::Remote(source) if !ranges.is_empty() => {
+                let groups = coalesce(&ranges, MAX_REQUEST_GAP, MAX_REQUEST_LEN);
                 let parts: Vec<_> = groups.iter().map(Group::part).collect();
                 self.count_reads(&parts);
                 let mut responses = source.read_many_at(&parts).await.into_iter();
@@ -96,16 +98,15 @@ impl TableFile {
                     let none = || Err(io::Error::other("the source returned no result"));
                     let response = responses.next().unwrap_or_else(none);
                     let bytes = self.check_read(offset, len, response);
-                    let section = sections.get(group.items.start);
-                    let bytes = bytes.map_err(|e| match section {
-                        Some(&section) => e.of_section(section),
+                    let bytes = bytes.map_err(|e| match missing.get(group.items.start) {
+                        Some((section, _)) => e.of_section(*section),
                         None => e,
                     })?;
                     slices.push(FileSlice { offset, bytes });
                 }
             }
             _ => {
-                let groups = coalesce(&missing, MAX_GAP, MAX_READ_LEN);
+                let groups = coalesce(&ranges, MAX_GAP, MAX_READ_LEN);
                 let parts: Vec<_> = groups.iter().map(Group::part).collect();
                 self.read_many(&parts, &mut |i, read| {
                     if let (Some(&(offset, _)), Ok(bytes)) = (parts.get(i), read) {

@@ -1,9 +1,9 @@
 //! Opens tables on demand, and closes some when there are too many.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Result;
 use crate::read::source::stats::{SHARDS, shard_of_this_thread};
@@ -37,25 +37,26 @@ use crate::read::table::Table;
 /// ```
 #[derive(Debug)]
 pub struct TableCache<K, T> {
-    max_open: u64,
+    max_open: usize,
     max_bytes: u64,
-    /// The tables that are open or being opened.
-    tables: Mutex<Cells<K, T>>,
+    tables: Mutex<Tables<K, T>>,
     /// Open tables that a thread has found before: it finds them again under a lock without contention. A table that is closed is removed
     /// from all of these, while `tables` is locked.
     known: Box<[Known<K, T>]>,
-    /// Number of open tables, and their weight.
-    open: AtomicU64,
+    /// The weight of the open tables.
     bytes: AtomicU64,
-    /// Advances with each call that opens or weighs a table, and with one in [`CALLS`] others. Not with every call, since threads would
-    /// contend for it.
-    now: AtomicU64,
-    misses: AtomicU64,
-    evictions: AtomicU64,
 }
 
-/// Number of calls of a thread before the time advances: the precision of the order in which tables were used.
-const CALLS: u64 = 64;
+#[derive(Debug)]
+struct Tables<K, T> {
+    open: Cells<K, T>,
+    /// The open tables, in the order in which they are closed.
+    queue: VecDeque<K>,
+    /// The tables that are being opened, each with a lock: only threads that ask for this table wait.
+    opening: HashMap<K, Arc<Mutex<()>>>,
+    misses: u64,
+    evictions: u64,
+}
 
 type Cells<K, T> = HashMap<K, Arc<Cell<T>>>;
 
@@ -79,51 +80,14 @@ struct Known<K, T>(Mutex<(Cells<K, T>, Hits)>);
 /// Number of calls that found their table open.
 type Hits = u64;
 
-/// A table, once it is open.
+/// An open table.
 #[derive(Debug)]
 struct Cell<T> {
-    table: OnceLock<T>,
-    /// Held while the table is being opened: only threads that ask for this table wait.
-    opening: Mutex<()>,
-    /// Its weight when it was last weighed; 0 until it is open, and after it is closed.
+    table: T,
+    /// Its weight when it was last weighed.
     weight: AtomicU64,
-    /// When it was last used: twice the time, plus one if it was open already.
-    used: AtomicU64,
-}
-
-impl<T> Default for Cell<T> {
-    fn default() -> Cell<T> {
-        Cell {
-            table: OnceLock::new(),
-            opening: Mutex::new(()),
-            weight: AtomicU64::new(0),
-            used: AtomicU64::new(0),
-        }
-    }
-}
-
-impl<T: OpenTable> Cell<T> {
-    /// Notes when the table was used. Does not store the same time again, so that threads do not contend for it.
-    #[inline]
-    fn use_at(&self, time: u64) {
-        if self.used.load(Relaxed) != time {
-            self.used.store(time, Relaxed);
-        }
-    }
-
-    fn get_or_open(&self, open: impl FnOnce() -> Result<T>) -> Result<T> {
-        if let Some(table) = self.table.get() {
-            return Ok(table.clone());
-        }
-        let _opening = lock(&self.opening);
-        match self.table.get() {
-            Some(table) => Ok(table.clone()),
-            None => {
-                let opened = open()?;
-                Ok(self.table.get_or_init(|| opened).clone())
-            }
-        }
-    }
+    /// Whether it was found open since it was opened, or last passed over in the queue.
+    used: AtomicBool,
 }
 
 /// Keeps at most 500 tables open, which take at most 64 MiB.
@@ -139,22 +103,24 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
     pub fn new(max_open: usize, max_bytes: u64) -> TableCache<K, T> {
         let known = |_| Known(Mutex::new((HashMap::new(), 0)));
         TableCache {
-            max_open: max_open as u64,
+            max_open,
             max_bytes,
-            tables: Mutex::new(HashMap::new()),
+            tables: Mutex::new(Tables {
+                open: HashMap::new(),
+                queue: VecDeque::new(),
+                opening: HashMap::new(),
+                misses: 0,
+                evictions: 0,
+            }),
             known: (0..SHARDS).map(known).collect(),
-            open: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
-            now: AtomicU64::new(0),
-            misses: AtomicU64::new(0),
-            evictions: AtomicU64::new(0),
         }
     }
 
     /// Returns a clone of the table with this `key`; opens it with `open` if it is not open.
     ///
     /// Tables are weighed when they are opened, or have grown since they were last used. If there are too many, or they are too large,
-    /// the least recently used are closed; two that were used within some calls of each other may be closed in either order.
+    /// some are closed, in the order in which they were opened; but one that was used since then goes to the end of that order first.
     ///
     /// Getting an open table that the thread has found before takes a lock that few other threads take, and neither allocates nor
     /// reads. No lock is held while `open` runs, except one of this key. In C++ LevelDB this is `TableCache`, which may open a table
@@ -168,8 +134,8 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
             Some(found) => found,
             None => (self.find_or_open(key, open)?, true),
         };
-        if has_grown && self.is_over() {
-            self.make_room();
+        if has_grown {
+            self.make_room(key);
         }
         Ok(table)
     }
@@ -177,13 +143,17 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
     /// Closes the table with this `key`, if it is open: call it before its file is deleted or replaced. Takes some twenty locks, one
     /// after the other.
     pub fn remove(&self, key: &K) {
-        let removed = self.take(&mut lock(&self.tables), key);
+        let mut tables = lock(&self.tables);
+        let removed = self.take(&mut tables.open, key);
+        tables.queue.retain(|open| open != key);
+        tables.opening.remove(key); // so that it is not kept
+        drop(tables);
         drop(removed); // after the lock is released
     }
 
-    /// Number of open tables. Takes no lock.
+    /// Number of open tables. Takes a lock.
     pub fn len(&self) -> usize {
-        self.open.load(Relaxed) as usize
+        lock(&self.tables).open.len()
     }
 
     /// Whether no table is open.
@@ -206,10 +176,11 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
     /// # Ok::<(), leveltable::Error>(())
     /// ```
     pub fn stats(&self) -> CacheStats {
+        let tables = lock(&self.tables);
         CacheStats {
             hits: self.known.iter().map(|known| lock(&known.0).1).sum(),
-            misses: self.misses.load(Relaxed),
-            evictions: self.evictions.load(Relaxed),
+            misses: tables.misses,
+            evictions: tables.evictions,
             bytes: self.bytes.load(Relaxed),
         }
     }
@@ -224,50 +195,62 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
     fn find(&self, key: &K) -> Option<(T, bool)> {
         let (cells, hits) = &mut *self.known();
         let cell = cells.get(key)?;
-        let table = cell.table.get()?.clone();
+        let table = cell.table.clone();
         *hits += 1;
-        let has_grown = self.note_weight(cell, table.weight().max(1));
-        let ticks = has_grown || hits.is_multiple_of(CALLS);
-        let now = if ticks {
-            self.tick()
-        } else {
-            self.now.load(Relaxed)
-        };
-        cell.use_at(2 * now + 1);
+        // Not stored again, so that threads do not contend for it.
+        if !cell.used.load(Relaxed) {
+            cell.used.store(true, Relaxed);
+        }
+        let has_grown = self.note_weight(cell, table.weight());
         Some((table, has_grown))
     }
 
     /// The table with this `key`, which is opened if it is not open. It is not kept if it was removed meanwhile.
     #[cold]
     fn find_or_open(&self, key: &K, open: impl FnOnce() -> Result<T>) -> Result<T> {
-        let new = || Arc::new(Cell::default());
-        let cell = Arc::clone(lock(&self.tables).entry(key.clone()).or_insert_with(new));
-        let is_open = cell.table.get().is_some();
-        let found = cell.get_or_open(open);
         let mut tables = lock(&self.tables);
-        if let (Ok(table), Some(kept)) = (&found, tables.get(key))
-            && Arc::ptr_eq(kept, &cell)
-        {
-            cell.use_at(2 * self.tick() + u64::from(is_open));
-            self.note_weight(&cell, table.weight().max(1));
-            self.known().0.insert(key.clone(), Arc::clone(&cell));
+        if let Some(cell) = tables.open.get(key) {
+            let (known, hits) = &mut *self.known();
+            *hits += 1;
+            known.insert(key.clone(), Arc::clone(cell));
+            return Ok(cell.table.clone());
         }
-        if is_open {
-            self.known().1 += 1;
-        } else {
-            self.misses.fetch_add(1, Relaxed);
-            drop(cell);
-            // Forgets a table that could not be opened, unless other threads are trying.
-            tables.retain(|_, cell| cell.table.get().is_some() || Arc::strong_count(cell) > 1);
+        let opening = Arc::clone(tables.opening.entry(key.clone()).or_default());
+        tables.misses += 1;
+        drop(tables);
+        let turn = lock(&opening);
+        // Another thread may have opened it.
+        let found = lock(&self.tables)
+            .open
+            .get(key)
+            .map(|cell| cell.table.clone());
+        let opened = found.map_or_else(open, Ok);
+        let mut tables = lock(&self.tables);
+        let current = tables.opening.get(key);
+        if current.is_some_and(|current| Arc::ptr_eq(current, &opening)) {
+            if let Ok(table) = &opened
+                && !tables.open.contains_key(key)
+            {
+                let cell = Arc::new(Cell {
+                    table: table.clone(),
+                    weight: AtomicU64::new(0),
+                    used: AtomicBool::new(false),
+                });
+                self.note_weight(&cell, table.weight());
+                tables.open.insert(key.clone(), cell);
+                tables.queue.push_back(key.clone());
+            }
+            // One count is of `tables`, the other of this thread.
+            if Arc::strong_count(&opening) == 2 {
+                tables.opening.remove(key);
+            }
         }
-        found
+        drop(turn);
+        drop(opening); // while `tables` is locked, so that the count is exact
+        opened
     }
 
-    fn tick(&self) -> u64 {
-        self.now.fetch_add(1, Relaxed) + 1
-    }
-
-    /// Notes the weight of a table, 0 if it is closed, and returns whether it has changed. The table cannot be closed meanwhile.
+    /// Notes the weight of a table, and returns whether it has changed. The table cannot be closed meanwhile.
     #[inline]
     fn note_weight(&self, cell: &Cell<T>, weight: usize) -> bool {
         let weight = weight as u64;
@@ -276,14 +259,12 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
         }
         let known = cell.weight.swap(weight, Relaxed);
         self.bytes.fetch_add(weight.wrapping_sub(known), Relaxed);
-        let opened = u64::from(weight > 0).wrapping_sub(u64::from(known > 0));
-        self.open.fetch_add(opened, Relaxed);
         true
     }
 
-    /// Removes the table with this `key` from the locked `tables`, to be closed when no lock is held.
-    fn take(&self, tables: &mut Cells<K, T>, key: &K) -> Option<Arc<Cell<T>>> {
-        let cell = tables.remove(key)?;
+    /// Removes the table with this `key` from the locked tables that are `open`, to be closed when no lock is held.
+    fn take(&self, open: &mut Cells<K, T>, key: &K) -> Option<Arc<Cell<T>>> {
+        let cell = open.remove(key)?;
         for known in &self.known {
             lock(&known.0).0.remove(key);
         }
@@ -291,27 +272,26 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
         Some(cell)
     }
 
-    fn is_over(&self) -> bool {
-        let (open, bytes) = (self.open.load(Relaxed), self.bytes.load(Relaxed));
-        open > 1 && (open > self.max_open || bytes > self.max_bytes)
-    }
-
-    /// Closes tables, the least recently used first. Goes through all open tables for each.
+    /// Closes tables if there are too many, in the order of the queue, but not the one that is `asked` for.
     #[cold]
-    fn make_room(&self) {
+    fn make_room(&self, asked: &K) {
         let mut closed = Vec::new(); // dropped when the lock is released
         let mut tables = lock(&self.tables);
-        while self.is_over() {
-            let open = tables
-                .iter()
-                .filter(|(_, cell)| cell.weight.load(Relaxed) > 0);
-            let oldest = open.min_by_key(|(_, cell)| cell.used.load(Relaxed));
-            let Some(key) = oldest.map(|(key, _)| key.clone()) else {
-                return;
-            };
-            closed.extend(self.take(&mut tables, &key));
-            self.evictions.fetch_add(1, Relaxed);
+        let Tables { open, queue, .. } = &mut *tables;
+        let is_over =
+            |open: usize| open > self.max_open || self.bytes.load(Relaxed) > self.max_bytes;
+        while open.len() > 1
+            && is_over(open.len())
+            && let Some(key) = queue.pop_front()
+        {
+            let was_used = |cell: &Arc<Cell<T>>| cell.used.swap(false, Relaxed);
+            if key == *asked || open.get(&key).is_some_and(was_used) {
+                queue.push_back(key);
+            } else {
+                closed.extend(self.take(open, &key));
+            }
         }
+        tables.evictions += closed.len() as u64;
     }
 }
 
