@@ -214,10 +214,13 @@ impl Opening<'_> {
         decode: impl FnOnce(Bytes) -> Result<Option<T>, Defect>,
     ) -> Result<Option<T>> {
         let read = handle.map(|handle| self.read_block(handle, section, decode));
-        match read.unwrap_or(Ok(None)) {
-            Err(error) if !self.options.needs_metaindex() && is_of_file(&error) => Ok(None),
-            read => read,
-        }
+        read.unwrap_or(Ok(None)).or_else(|error| {
+            let is_of_read = matches!(error.kind(), ErrorKind::Io | ErrorKind::Replaced);
+            if is_of_read || self.options.needs_metaindex() {
+                return Err(error);
+            }
+            Ok(None)
+        })
     }
 
     /// Reads a block that footer or metaindex lists, and decodes it with `decode`.
@@ -360,11 +363,6 @@ impl Opening<'_> {
     }
 }
 
-/// Whether an error is due to the contents of the file, and not to a failed read.
-fn is_of_file(error: &Error) -> bool {
-    !matches!(error.kind(), ErrorKind::Io | ErrorKind::Replaced)
-}
-
 /// Returns the result of `future`, which never waits: only requests are awaited, and there are none.
 fn ready<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
@@ -403,13 +401,11 @@ impl Opened {
 
     /// Checks and keeps `parts`, after reading those that were not fetched.
     async fn load_parts(&mut self, parts: Vec<Part>) -> Result<()> {
-        let (mut parts, file) = (self.parts.unread(parts), &mut self.store.file);
+        let (parts, file) = (self.parts.unread(parts), &mut self.store.file);
         let ranges = parts
             .iter()
             .map(|(range, part)| (Parts::section(*part), range.clone()));
         file.fetch(ranges).await?;
-        // The index first, because checking a filter needs it.
-        parts.sort_by_key(|(_, part)| *part);
         for (range, part) in parts {
             let read = self.store.file.read_range(&range);
             let read = read.map_err(|e| e.of_section(Parts::section(part)));
@@ -423,7 +419,6 @@ impl Opened {
     async fn check_order(&mut self, is_strict: bool) -> Result<()> {
         let all = self.parts.index.len();
         self.load_parts(self.parts.index_parts(0..all)).await?;
-        let is_fatal = |error: &Error| is_strict || error.kind() == ErrorKind::Comparator;
         let blocks: Vec<BlockRef> = (0..all).map(|i| self.block(i)).collect::<Result<_>>()?;
         let (fetched, mut rest) = (self.store.file.fetched.len(), &*blocks);
         while !rest.is_empty() {
@@ -432,16 +427,17 @@ impl Opened {
             let ranges = batch
                 .iter()
                 .map(|found| (Section::Data, found.handle.frame_in_file()));
-            let read = self.store.file.fetch(ranges).await;
-            let check = |&found: &BlockRef| {
-                let frame = self.store.file.read_frame(found.handle, Section::Data)?;
-                let checked = check_frame(&self.parts, found, &frame).map(drop);
-                checked.map_err(|defect| self.store.locate(found, defect))
-            };
-            let checked = batch.iter().map(check);
-            let mut failed = [read].into_iter().chain(checked).filter_map(Result::err);
-            if let Some(error) = failed.find(is_fatal) {
-                return Err(error);
+            self.store.file.fetch(ranges).await?;
+            for &found in batch {
+                let frame = self.store.file.read_frame(found.handle, Section::Data);
+                let checked = frame.and_then(|frame| {
+                    let checked = check_frame(&self.parts, found, &frame);
+                    checked.map_err(|defect| self.store.locate(found, defect))
+                });
+                match checked {
+                    Err(e) if is_strict || e.kind() == ErrorKind::Comparator => return Err(e),
+                    _ => {}
+                }
             }
             self.store.file.fetched.truncate(fetched);
         }

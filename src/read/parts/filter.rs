@@ -78,9 +78,14 @@ impl TableFilter {
     /// Bytes of memory that this takes with the loaded pieces, apart from what lies in a `file` in memory.
     pub(crate) fn weight(&self, file: Option<&Bytes>) -> usize {
         let own = self.divided.as_ref().map_or(0, FilterPieces::weight);
-        let pieces = self.cells.iter().filter_map(OnceLock::get);
-        let pieces: usize = pieces.map(|piece| weight_of(piece, file)).sum();
-        own + self.entry.weight() + size_of_val(&*self.cells) + pieces
+        let pieces = (0..self.pieces()).map(|i| self.weight_of(i, file));
+        own + self.entry.weight() + size_of_val(&*self.cells) + pieces.sum::<usize>()
+    }
+
+    /// The part of this that piece `i` takes, if it is loaded.
+    pub(crate) fn weight_of(&self, i: usize, file: Option<&Bytes>) -> usize {
+        let piece = self.cells.get(i).and_then(OnceLock::get);
+        piece.map_or(0, |piece| weight_of(piece, file))
     }
 
     /// Number of pieces.
@@ -112,13 +117,14 @@ impl TableFilter {
         }
     }
 
-    /// Checks and keeps piece `i`, whose `bytes` are those at its range; `last_block` is the offset of the last data block.
+    /// Checks and keeps piece `i`, whose `bytes` are those at its range; `last_block` is the offset of the last data block. Returns
+    /// whether the piece was not loaded before.
     pub(crate) fn admit(
         &self,
         i: usize,
         bytes: &Bytes,
         last_block: Option<u64>,
-    ) -> Result<(), Defect> {
+    ) -> Result<bool, Defect> {
         let mut kept = bytes.clone();
         if let Some(pieces) = &self.divided {
             pieces.check(i, bytes)?;
@@ -136,8 +142,7 @@ impl TableFilter {
             });
         }
         // From here on, the piece is loaded. Another thread may have been faster.
-        self.cells.get(i).map(|cell| cell.set(kept));
-        Ok(())
+        Ok(self.cells.get(i).is_some_and(|cell| cell.set(kept).is_ok()))
     }
 
     /// Whether it consists of filters of windows, each of which knows only the keys of its blocks.

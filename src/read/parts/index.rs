@@ -237,9 +237,16 @@ impl Index {
     pub(crate) fn weight(&self, file: Option<&Bytes>) -> usize {
         let own = self.divided.as_ref().map_or(0, IndexPieces::weight);
         let slots = size_of_val(&*self.slots);
-        let pieces = self.slots.iter().filter_map(|slot| slot.piece.get());
-        let pieces = pieces.map(|piece| size_of::<LoadedPiece>() + piece.entries.weight(file));
+        let pieces = (0..self.pieces()).map(|p| self.weight_of(p, file));
         own + self.tops.weight(file) + slots + pieces.sum::<usize>()
+    }
+
+    /// The part of this that piece `p` takes, if it is loaded.
+    pub(crate) fn weight_of(&self, p: usize, file: Option<&Bytes>) -> usize {
+        let piece = self.piece(p).ok();
+        piece.map_or(0, |piece| {
+            size_of::<LoadedPiece>() + piece.entries.weight(file)
+        })
     }
 
     /// The last key of each piece.
@@ -382,35 +389,31 @@ impl Index {
 
     /// Decodes, checks and keeps piece `p`, unless it is loaded: `bytes` are those at its [range](IndexPieces::range).
     ///
-    /// Handles must ascend in the file without overlap. Keys must ascend, unless the order is not known (`None`).
+    /// Handles must ascend in the file without overlap. Keys must ascend, unless the order is not known (`None`). Returns whether the
+    /// piece was not loaded before.
     pub(crate) fn admit(
         &self,
         p: usize,
         bytes: &Bytes,
         order: Option<&Order>,
-    ) -> Result<(), Defect> {
-        if let Some(pieces) = self.divided.as_ref().filter(|_| !self.has(p)) {
-            let mut entries = Vec::new();
-            pieces.decode_piece(p, bytes, order, |key, handle| {
-                entries.push(IndexEntry::new(key, handle));
-            })?;
-            self.keep(p, IndexEntries::new(bytes.clone(), entries));
-        }
-        Ok(())
+    ) -> Result<bool, Defect> {
+        let Some(pieces) = self.divided.as_ref().filter(|_| !self.has(p)) else {
+            return Ok(false);
+        };
+        let mut entries = Vec::new();
+        pieces.decode_piece(p, bytes, order, |key, handle| {
+            entries.push(IndexEntry::new(key, handle));
+        })?;
+        Ok(self.keep(p, IndexEntries::new(bytes.clone(), entries)))
     }
 
-    /// Keeps piece `p`, which has these entries.
-    fn keep(&self, p: usize, entries: IndexEntries) {
-        let Some(slot) = self.slots.get(p) else {
-            return;
-        };
-        // Another thread may have been faster.
-        slot.piece.get_or_init(|| {
-            Box::new(LoadedPiece {
-                first: slot.first,
-                entries,
-            })
-        });
+    /// Keeps piece `p`, which has these entries, unless another thread was faster.
+    fn keep(&self, p: usize, entries: IndexEntries) -> bool {
+        self.slots.get(p).is_some_and(|slot| {
+            let first = slot.first;
+            let piece = Box::new(LoadedPiece { first, entries });
+            slot.piece.set(piece).is_ok()
+        })
     }
 
     /// The keys of the first piece, if it is loaded: all keys of an index that is not [divided](Self::divided).

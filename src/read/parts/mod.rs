@@ -266,14 +266,27 @@ impl Parts {
         }
     }
 
-    /// Checks a part and keeps it; `bytes` are those at its [range](Parts::range).
-    pub(crate) fn admit(&self, part: Part, bytes: &Bytes) -> Result<(), Defect> {
+    /// Checks a part and keeps it; `bytes` are those at its [range](Parts::range). Returns the bytes of memory that it takes, apart from
+    /// what lies in a `file` in memory: 0 if it was loaded already.
+    pub(crate) fn admit(
+        &self,
+        part: Part,
+        bytes: &Bytes,
+        file: Option<&Bytes>,
+    ) -> Result<usize, Defect> {
         if let Part::Index(p) = part {
-            return self.index.admit(p, bytes, self.order.as_ref());
+            let is_new = self.index.admit(p, bytes, self.order.as_ref())?;
+            return Ok(if is_new {
+                self.index.weight_of(p, file)
+            } else {
+                0
+            });
         }
-        let last_block = self.index.last_block_offset();
-        let filter = self.filter_of(part);
-        filter.map_or(Ok(()), |(filter, i)| filter.admit(i, bytes, last_block))
+        let Some((filter, i)) = self.filter_of(part) else {
+            return Ok(0);
+        };
+        let is_new = filter.admit(i, bytes, self.index.last_block_offset())?;
+        Ok(if is_new { filter.weight_of(i, file) } else { 0 })
     }
 
     /// The `parts` that are not loaded, with their ranges, ascending and without duplicates.

@@ -1,12 +1,14 @@
 //! The state of an open table, shared by its clones: it reads missing parts.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use bytes::Bytes;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::properties::Properties;
 use crate::read::parts::index::{BlockRef, Found};
 use crate::read::parts::{Missing, Part, Parts};
-use crate::read::source::weight::{ARC, Weight};
+use crate::read::source::weight::ARC;
 use crate::read::store::BlockStore;
 
 /// Index and filters, and data blocks. Asks `parts`, and reads what they miss.
@@ -14,7 +16,8 @@ pub(crate) struct Opened {
     pub(crate) parts: Parts,
     pub(crate) store: BlockStore,
     pub(crate) properties: Option<Properties>,
-    weight: Weight,
+    /// Bytes of memory that it takes with the loaded parts, apart from the owners of a file in memory.
+    weight: AtomicUsize,
 }
 
 impl Drop for Opened {
@@ -25,23 +28,27 @@ impl Drop for Opened {
 
 impl Opened {
     pub(crate) fn new(parts: Parts, store: BlockStore, properties: Option<Properties>) -> Opened {
+        let own = ARC + size_of::<Opened>() + store.file.weight();
+        let of_properties = properties.as_ref().map_or(0, Properties::weight);
+        let weight = own + parts.weight(store.file.memory()) + of_properties;
         Opened {
             parts,
             store,
             properties,
-            weight: Weight::default(),
+            weight: AtomicUsize::new(weight),
         }
     }
 
     /// Checks a part of index or filters and keeps it; `bytes` are those at its [range](Parts::range).
     pub(crate) fn admit_part(&self, part: Part, bytes: &Bytes) -> Result<()> {
-        let kept = self.parts.admit(part, bytes);
-        self.weight.forget();
-        kept.map_err(|defect| {
+        let file = &self.store.file;
+        let loaded = self.parts.admit(part, bytes, file.memory());
+        let loaded = loaded.map_err(|defect| {
             let offset = self.parts.range(part).start;
-            let section = Parts::section(part);
-            self.store.file.locate(defect, section, offset)
-        })
+            file.locate(defect, Parts::section(part), offset)
+        })?;
+        self.weight.fetch_add(loaded, Relaxed);
+        Ok(())
     }
 
     /// Reads the `parts` that are not loaded, all at once, those less than a page apart together, and keeps them.
@@ -85,13 +92,7 @@ impl Opened {
 
     /// Bytes of memory that this takes, as the allocator counts them.
     pub(crate) fn weight(&self) -> usize {
-        let file = &self.store.file;
-        let find = || {
-            let properties = self.properties.as_ref().map_or(0, Properties::weight);
-            let own = ARC + size_of::<Opened>() + file.weight();
-            own + self.parts.weight(file.memory()) + properties
-        };
-        self.weight.get_or_find(find) + file.owners.weight()
+        self.weight.load(Relaxed) + self.store.file.owners.weight()
     }
 }
 
