@@ -84,18 +84,23 @@ impl OpenOptions {
             footer,
         };
         let metaindex = opening.read_metaindex().await?;
-        let pieces = metaindex.pieces.map(|handle| (Section::Pieces, handle));
-        let properties = (metaindex.properties).map(|handle| (Section::Properties, handle));
-        let whole = (Section::Index, footer.index);
-        let needed = [pieces.unwrap_or(whole)].into_iter().chain(properties);
-        opening.fetch(needed).await?;
+        let whole_index = Some(footer.index);
+        let needed = [
+            (Section::Properties, metaindex.properties),
+            (Section::Pieces, metaindex.pieces),
+            (
+                Section::Index,
+                whole_index.filter(|_| metaindex.pieces.is_none()),
+            ),
+        ];
+        opening.fetch(&needed).await?;
         let properties = opening.read_if(metaindex.properties, Section::Properties, |block| {
             Properties::decode(&block).map(Some)
         })?;
         // A table without properties does not say how index and filters are divided.
         let pieces = opening.read_pieces(metaindex.pieces.filter(|_| properties.is_some()))?;
         if pieces.is_none() {
-            opening.fetch([whole]).await?;
+            opening.fetch(&[(Section::Index, whole_index)]).await?;
         }
         let (index, divided) = pieces.map_or((None, Vec::new()), |p| (Some(p.index), p.filters));
         let order = opening.choose_order(properties.as_ref())?;
@@ -173,8 +178,11 @@ impl Opening<'_> {
                 offset: metaindex.offset - room,
                 size: metaindex.size + room,
             };
-            let needed = [(Section::Metaindex, with_room), (Section::Index, index)];
-            self.fetch(needed).await?;
+            let needed = [
+                (Section::Metaindex, Some(with_room)),
+                (Section::Index, Some(index)),
+            ];
+            self.fetch(&needed).await?;
         }
         let read = self.read_if(Some(metaindex), Section::Metaindex, |block| {
             Metaindex::decode(&block, self.options).map(Some)
@@ -182,15 +190,13 @@ impl Opening<'_> {
         read.map(Option::unwrap_or_default)
     }
 
-    /// Reads blocks, all at once, if they lie in the file.
-    async fn fetch(
-        &mut self,
-        blocks: impl IntoIterator<Item = (Section, BlockHandle)>,
-    ) -> Result<()> {
+    /// Reads the blocks to which there are handles that lead into the file, all at once.
+    async fn fetch(&mut self, blocks: &[(Section, Option<BlockHandle>)]) -> Result<()> {
         let footer = self.file.footer_offset();
-        let blocks = blocks.into_iter();
-        let parts = blocks.filter_map(|(section, at)| Some((section, at.frame_before(footer)?)));
-        self.file.fetch(parts).await
+        let range = |(section, handle): &(Section, Option<BlockHandle>)| {
+            Some((*section, handle.as_ref()?.frame_before(footer)?))
+        };
+        self.file.fetch(blocks.iter().filter_map(range)).await
     }
 
     /// Reads how index and filters are divided, if the table says so in a known version.
@@ -297,16 +303,15 @@ impl Opening<'_> {
     async fn may_hold_user_keys(&mut self, index: &Index) -> Result<bool> {
         let options = self.options;
         // No filter is used, or the caller knows about user keys.
-        let is_settled = options.stored_order
-            || (options.order.as_ref())
-                .is_some_and(|order| !options.filters || order.shortens_filter_keys());
+        let knows = |order: &Order| !options.filters || order.shortens_filter_keys();
+        let is_settled = options.stored_order || options.order.as_ref().is_some_and(knows);
         let Ok(first) = index.block(0) else {
             return Ok(false);
         };
         if is_settled || !index.first_keys().all(may_be_internal) {
             return Ok(false);
         }
-        self.fetch([(Section::Data, first.handle)]).await?;
+        self.fetch(&[(Section::Data, Some(first.handle))]).await?;
         let mut evidence = evidence_of(index);
         let read = self.read_block(first.handle, Section::Data, |block| {
             let mut cursor = BlockCursor::new(Block::parse(block)?);
