@@ -425,6 +425,7 @@ impl Opened {
         let all = self.parts.index.len();
         self.load_parts(self.parts.index_parts(0..all)).await?;
         let blocks: Vec<BlockRef> = (0..all).map(|i| self.block(i)).collect::<Result<_>>()?;
+        let is_fatal = |error: &Error| is_strict || error.kind() == ErrorKind::Comparator;
         let (fetched, mut rest) = (self.store.file.fetched.len(), &*blocks);
         while !rest.is_empty() {
             let (batch, after) = rest.split_at(batch_len(rest));
@@ -432,17 +433,16 @@ impl Opened {
             let ranges = batch
                 .iter()
                 .map(|found| (Section::Data, found.handle.frame_in_file()));
-            self.store.file.fetch(ranges).await?;
-            for &found in batch {
-                let frame = self.store.file.read_frame(found.handle, Section::Data);
-                let checked = frame.and_then(|frame| {
-                    let checked = check_frame(&self.parts, found, &frame);
-                    checked.map_err(|defect| self.store.locate(found, defect))
-                });
-                match checked {
-                    Err(e) if is_strict || e.kind() == ErrorKind::Comparator => return Err(e),
-                    _ => {}
-                }
+            let read = self.store.file.fetch(ranges).await;
+            let check = |&found: &BlockRef| {
+                let frame = self.store.file.read_frame(found.handle, Section::Data)?;
+                let checked = check_frame(&self.parts, found, &frame).map(drop);
+                checked.map_err(|defect| self.store.locate(found, defect))
+            };
+            let checked = batch.iter().map(check);
+            let mut failed = [read].into_iter().chain(checked).filter_map(Result::err);
+            if let Some(error) = failed.find(is_fatal) {
+                return Err(error);
             }
             self.store.file.fetched.truncate(fetched);
         }

@@ -29,13 +29,19 @@ const MAX_IN_FLIGHT: usize = 32;
 impl AsyncTable {
     /// A data block, from the cache or from the source, checked on arrival.
     pub(super) async fn fetch_block(&self, found: BlockRef) -> Result<Bytes> {
-        let Opened { parts, store, .. } = &*self.table.opened;
+        let (Opened { parts, store, .. }, read) = (&*self.table.opened, self.table.read);
         if let Some(block) = store.cached(parts, found) {
             return Ok(block);
         }
-        let fetched = self.fetch_blocks(&[found]).try_next().await?;
+        let item = (found.handle.frame_in_file(), found);
         let none = || Error::new(ErrorKind::InvalidState, "a request brought no block");
-        fetched.map(|(_, block)| block).ok_or_else(none)
+        let wanted = self
+            .join(vec![item], MAX_REQUEST_GAP)
+            .pop()
+            .ok_or_else(none)?;
+        let admit = |frame: &_, found| store.admit(parts, found, frame, read);
+        let arrived = self.arrive(wanted, |_| Section::Data, admit).await;
+        arrived?.pop().ok_or_else(none)
     }
 
     /// The data blocks `wanted`, which ascend, with their positions, in the order of arrival: those in the cache first.
