@@ -83,8 +83,14 @@ impl OpenOptions {
             file,
             footer,
         };
-        let metaindex = opening.read_metaindex().await?;
+        let metaindex = opening.read_metaindex().await;
         let whole_index = Some(footer.index);
+        if metaindex.as_ref().is_err_and(is_of_file) {
+            // Without its index a table is lost: if both are damaged, the error is about the index.
+            opening.fetch(&[(Section::Index, whole_index)]).await?;
+            opening.read_block(footer.index, Section::Index, |_| Ok(()))?;
+        }
+        let metaindex = metaindex?;
         let needed = [
             (Section::Properties, metaindex.properties),
             (Section::Pieces, metaindex.pieces),
@@ -221,8 +227,7 @@ impl Opening<'_> {
     ) -> Result<Option<T>> {
         let read = handle.map(|handle| self.read_block(handle, section, decode));
         read.unwrap_or(Ok(None)).or_else(|error| {
-            let is_of_read = matches!(error.kind(), ErrorKind::Io | ErrorKind::Replaced);
-            if is_of_read || self.options.needs_metaindex() {
+            if !is_of_file(&error) || self.options.needs_metaindex() {
                 return Err(error);
             }
             Ok(None)
@@ -366,6 +371,11 @@ impl Opening<'_> {
         }
         Ok([of_keys, of_prefixes])
     }
+}
+
+/// Whether an error is about what the file holds, not about reading it.
+fn is_of_file(error: &Error) -> bool {
+    !matches!(error.kind(), ErrorKind::Io | ErrorKind::Replaced)
 }
 
 /// Returns the result of `future`, which never waits: only requests are awaited, and there are none.
