@@ -200,9 +200,10 @@ impl DbCursor {
             }
             Direction::Backward => {
                 // Entries of the current user key that come before it are newer than the snapshot.
-                let found = match was_kept {
-                    true => self.stored.is_on_entry(),
-                    false => self.stored.step(direction)?,
+                let found = if was_kept {
+                    self.stored.is_on_entry()
+                } else {
+                    self.stored.step(direction)?
                 };
                 self.find_previous(snapshot, found)
             }

@@ -120,9 +120,13 @@ impl BlockStore {
         }
     }
 
-    /// Prefetches what a search for the key of `found` reads, if the block is used in place, or in the cache: returns it then.
+    /// Prefetches what a search for the key of `found` reads, if the block is used in place or in the cache. Returns a block in the
+    /// cache.
     pub(crate) fn prefetch_held(&self, parts: &Parts, found: Found<'_>) -> Option<Bytes> {
-        self.prefetch_in_place(found);
+        if found.state().has(BlockState::IN_PLACE) {
+            self.prefetch_in_place(found);
+            return None;
+        }
         let cached = self.cached(parts, found.to_ref())?;
         prefetch_part(&cached, found.part());
         Some(cached)

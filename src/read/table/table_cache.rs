@@ -90,6 +90,16 @@ struct Cell<T> {
     used: AtomicBool,
 }
 
+impl<T> Cell<T> {
+    #[inline]
+    fn note_use(&self) {
+        // Not stored again, so that threads do not contend for it.
+        if !self.used.load(Relaxed) {
+            self.used.store(true, Relaxed);
+        }
+    }
+}
+
 /// Keeps at most 500 tables open, which take at most 64 MiB.
 impl<K: Eq + Hash + Clone, T: OpenTable> Default for TableCache<K, T> {
     fn default() -> TableCache<K, T> {
@@ -197,10 +207,7 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
         let cell = cells.get(key)?;
         let table = cell.table.clone();
         *hits += 1;
-        // Not stored again, so that threads do not contend for it.
-        if !cell.used.load(Relaxed) {
-            cell.used.store(true, Relaxed);
-        }
+        cell.note_use();
         let has_grown = self.note_weight(cell, table.weight());
         Some((table, has_grown))
     }
@@ -213,6 +220,7 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
             let (known, hits) = &mut *self.known();
             *hits += 1;
             known.insert(key.clone(), Arc::clone(cell));
+            cell.note_use();
             return Ok(cell.table.clone());
         }
         let opening = Arc::clone(tables.opening.entry(key.clone()).or_default());
