@@ -19,7 +19,7 @@ fn map(path: &Path) -> Result<Mmap> {
     Ok(unsafe { Mmap::map(&File::open(path)?)? })
 }
 
-struct Values(Mmap);
+pub struct Values(Mmap);
 
 impl Values {
     fn create(path: &Path) -> Result<BufWriter<File>> {
@@ -34,6 +34,43 @@ impl Values {
         let start = number as usize * VALUE_LEN;
         let value = self.0.get(start..start + VALUE_LEN);
         value.context("the file of values is short")
+    }
+}
+
+/// A dictionary of the numbers of entries, with the values beside it.
+pub trait Numbers {
+    fn number(&self, key: &Key) -> Result<Option<u64>>;
+
+    fn values(&self) -> &Values;
+
+    /// Walks over up to `limit` entries from `from` on.
+    fn walk(&self, from: &[u8], limit: usize, answers: &mut Answers) -> Result<()>;
+}
+
+impl<D: Numbers> Store for D {
+    fn get(&self, key: &Key, answers: &mut Answers) -> Result<()> {
+        if let Some(number) = self.number(key)? {
+            answers.value(self.values().get(number)?);
+        }
+        Ok(())
+    }
+
+    fn forward(&self, limit: usize) -> Result<Answers> {
+        let mut answers = Answers::default();
+        self.walk(&[], limit, &mut answers)?;
+        Ok(answers)
+    }
+
+    fn backward(&self) -> Result<Answers> {
+        bail!("no such call")
+    }
+
+    fn seek(&self, starts: &[Key]) -> Result<Answers> {
+        let mut answers = Answers::default();
+        for start in starts {
+            self.walk(start, SEEK_STEPS, &mut answers)?;
+        }
+        Ok(answers)
     }
 }
 
@@ -65,6 +102,16 @@ impl Fst {
             values: Values::open(path)?,
         })
     }
+}
+
+impl Numbers for Fst {
+    fn number(&self, key: &Key) -> Result<Option<u64>> {
+        Ok(self.map.get(key))
+    }
+
+    fn values(&self) -> &Values {
+        &self.values
+    }
 
     fn walk(&self, from: &[u8], limit: usize, answers: &mut Answers) -> Result<()> {
         let mut entries = self.map.range().ge(from).into_stream();
@@ -75,33 +122,6 @@ impl Fst {
             answers.entry(key, self.values.get(number)?);
         }
         Ok(())
-    }
-}
-
-impl Store for Fst {
-    fn get(&self, key: &Key, answers: &mut Answers) -> Result<()> {
-        if let Some(number) = self.map.get(key) {
-            answers.value(self.values.get(number)?);
-        }
-        Ok(())
-    }
-
-    fn forward(&self, limit: usize) -> Result<Answers> {
-        let mut answers = Answers::default();
-        self.walk(&[], limit, &mut answers)?;
-        Ok(answers)
-    }
-
-    fn backward(&self) -> Result<Answers> {
-        bail!("no such call")
-    }
-
-    fn seek(&self, starts: &[Key]) -> Result<Answers> {
-        let mut answers = Answers::default();
-        for start in starts {
-            self.walk(start, SEEK_STEPS, &mut answers)?;
-        }
-        Ok(answers)
     }
 }
 
@@ -136,6 +156,16 @@ impl Tantivy {
             values: Values::open(path)?,
         })
     }
+}
+
+impl Numbers for Tantivy {
+    fn number(&self, key: &Key) -> Result<Option<u64>> {
+        Ok(self.dictionary.get(key)?)
+    }
+
+    fn values(&self) -> &Values {
+        &self.values
+    }
 
     fn walk(&self, from: &[u8], limit: usize, answers: &mut Answers) -> Result<()> {
         let entries = self.dictionary.range().ge(from).limit(limit as u64);
@@ -147,32 +177,5 @@ impl Tantivy {
             answers.entry(key, self.values.get(*number)?);
         }
         Ok(())
-    }
-}
-
-impl Store for Tantivy {
-    fn get(&self, key: &Key, answers: &mut Answers) -> Result<()> {
-        if let Some(number) = self.dictionary.get(key)? {
-            answers.value(self.values.get(number)?);
-        }
-        Ok(())
-    }
-
-    fn forward(&self, limit: usize) -> Result<Answers> {
-        let mut answers = Answers::default();
-        self.walk(&[], limit, &mut answers)?;
-        Ok(answers)
-    }
-
-    fn backward(&self) -> Result<Answers> {
-        bail!("no such call")
-    }
-
-    fn seek(&self, starts: &[Key]) -> Result<Answers> {
-        let mut answers = Answers::default();
-        for start in starts {
-            self.walk(start, SEEK_STEPS, &mut answers)?;
-        }
-        Ok(answers)
     }
 }
