@@ -324,15 +324,18 @@ impl Table {
             }
         }
         let offsets: BTreeSet<u64> = found.iter().map(|(handle, _)| handle.offset).collect();
+        let has_other_data = |own: Handle| {
+            let mut found = found.iter();
+            found.any(|(other, _)| *other != own && versions_at(file, *other).is_some())
+        };
         for (own, _) in &found {
             let index = naive::entries_at(file, *own).filter(|index| !index.is_empty());
             let index = index.and_then(|index| handles(&index));
             let leads_to_blocks = |index: &Vec<(Vec<u8>, Handle)>| {
                 index.iter().all(|(key, _)| is_internal(key))
                     && index.iter().all(|(_, handle)| handle.offset < own.offset)
-                    && index
-                        .iter()
-                        .any(|(_, handle)| offsets.contains(&handle.offset))
+                    && (!has_other_data(*own) // all that it lists may be lost
+                        || index.iter().any(|(_, handle)| offsets.contains(&handle.offset)))
             };
             if let Some(index) = index.filter(leads_to_blocks) {
                 return self.read_listed(file, index);

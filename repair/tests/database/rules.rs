@@ -15,6 +15,7 @@ use leveltable_repair::{Grade, RepairOptions, RepairReport};
 
 use crate::encode::{Log, batch, listing, manifest, string, varint};
 use crate::memory::{Fault, Memory};
+use crate::recovery::recover;
 use crate::{Contents, repair_memory};
 
 /// A version: key, sequence number, value or none.
@@ -699,6 +700,26 @@ fn an_index_is_never_taken_for_data() {
         .with("000005.ldb", &file);
     let (_, found) = dir.repair();
     assert_eq!(found.len(), 2);
+}
+
+#[test]
+fn an_index_is_not_data_even_if_it_is_the_only_sound_block() {
+    let versions = [("a", 1, Some("1")), ("b", 2, Some("2"))];
+    for versions in [&versions[..1], &versions] {
+        let (mut file, listed) = table(5, versions);
+        let index = leveltable_repair::layout(file.clone()).unwrap().index;
+        for at in (3..index.offset as usize).step_by(5) {
+            file[at] ^= 4;
+        }
+        // No footer leads to the index.
+        let end = (index.offset + index.stored_bytes) as usize;
+        file[end..].fill(0);
+        let dir = Dir::new(&[first_record(BYTEWISE, 4, &[&listed])])
+            .with("000004.log", b"")
+            .with("000005.ldb", &file);
+        assert_eq!(dir.holds("").len(), 1);
+        assert_eq!(recover(&dir.0.stored()), Contents::new());
+    }
 }
 
 #[test]
