@@ -35,6 +35,8 @@ struct Repr {
     message: String,
     corruption: Option<Corruption>,
     source: Option<Arc<io::Error>>,
+    /// What to do, if that is known. The message ends with it.
+    hint: Option<String>,
 }
 
 /// The classes of [`Error`] that a program may treat differently.
@@ -169,6 +171,7 @@ impl Error {
             message: message.into(),
             corruption: None,
             source: None,
+            hint: None,
         }))
     }
 
@@ -217,11 +220,20 @@ impl Error {
         error
     }
 
-    /// Returns the error with `hint` after its message, such as what to do; see [`corrupt`](Error::corrupt).
+    /// Returns the error with `hint`, what to do, at the end of its message; see [`corrupt`](Error::corrupt). It takes the place of
+    /// another [hint](Error::hint), as in programs that name their own commands.
     #[cold]
     #[must_use]
     pub fn with_hint(mut self, hint: &str) -> Error {
-        self.0.message.push_str(&format!("; {hint}"));
+        self.0.hint = Some(hint.to_owned());
+        self
+    }
+
+    /// Returns the error with `note` after its message, before any [hint](Error::with_hint).
+    #[cold]
+    #[must_use]
+    pub fn with_note(mut self, note: &str) -> Error {
+        self.0.message.push_str(&format!("; {note}"));
         self
     }
 
@@ -252,6 +264,12 @@ impl Error {
         self.0.path.as_deref()
     }
 
+    /// What to do, as the end of the message says it. An error of kind [`Io`](ErrorKind::Io) or
+    /// [`NotADatabase`](ErrorKind::NotADatabase) only has a hint if a database has lost a file.
+    pub fn hint(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+
     /// The error of the system, or of a source or a writer, if one caused this error.
     pub fn io_error(&self) -> Option<&io::Error> {
         self.0.source.as_deref()
@@ -267,7 +285,7 @@ impl Error {
 /// The error of a process that has as many files open as it may, on every Unix.
 const EMFILE: i32 = 24;
 
-/// The whole message: the path, what was tried or found, and the system's error.
+/// The whole message: the path, what was tried or found, the system's error, and the hint.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let repr = &*self.0;
@@ -277,14 +295,16 @@ impl fmt::Display for Error {
             None => {}
         }
         f.write_str(&repr.message)?;
-        let Some(source) = &repr.source else {
-            return Ok(());
-        };
-        write!(f, ": {source}")?;
-        if cfg!(unix) && source.raw_os_error() == Some(EMFILE) {
-            f.write_str("; raise `ulimit -n`, or keep fewer tables open: by TableCache, of a database by max_open_tables")?;
+        if let Some(source) = &repr.source {
+            write!(f, ": {source}")?;
+            if cfg!(unix) && source.raw_os_error() == Some(EMFILE) {
+                f.write_str("; raise `ulimit -n`, or keep fewer tables open: by TableCache, of a database by max_open_tables")?;
+            }
         }
-        Ok(())
+        match &repr.hint {
+            Some(hint) => write!(f, "; {hint}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -332,6 +352,19 @@ mod tests {
         assert_send_sync::<Error>();
         assert_eq!(size_of::<Error>(), size_of::<usize>());
         assert_eq!(size_of::<Result<()>>(), size_of::<usize>());
+    }
+
+    #[test]
+    fn a_hint_comes_last_and_is_replaced() {
+        let missing = io::Error::new(io::ErrorKind::NotFound, "no such file");
+        let error = Error::io("opening a table", missing).with_hint("restore it");
+        let error = error.with_note("nothing was read");
+        assert_eq!(error.hint(), Some("restore it"));
+        let error = error.with_hint("run `restore`");
+        assert_eq!(
+            error.to_string(),
+            "opening a table; nothing was read: no such file; run `restore`"
+        );
     }
 
     #[test]

@@ -267,7 +267,7 @@ pub(crate) fn compact(
 /// Adds advice to errors about damage of the source. The error of a missing table already has it.
 fn needs_repair(error: Error) -> Error {
     if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotATable) {
-        return error.with_hint("only a sound database is compacted, so repair it first");
+        return error.with_note("only a sound database is compacted, so repair it first");
     }
     error
 }

@@ -220,8 +220,12 @@ impl TableFile {
         let tail = self.fetched.iter().find_map(|slice| slice.get(&tail));
         let copy = tail.and_then(|tail| identify::describe_copy(&tail, self.size));
         // The footer itself may be damaged.
-        let perhaps = copy.map(|copy| format!("this may be {copy}; if that does not help, "));
-        error.with_hint(&(perhaps.unwrap_or_default() + REMEDY))
+        match copy {
+            None => error.with_hint(REMEDY),
+            Some(copy) => error
+                .with_note(&format!("this may be {copy}"))
+                .with_hint(&format!("if that does not help, {REMEDY}")),
+        }
     }
 
     /// Where the footer begins; 0 if the file is too short for one.
