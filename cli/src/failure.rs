@@ -6,7 +6,7 @@ use std::fmt::{self, Display};
 use std::io;
 use std::path::Path;
 
-use leveltable::{Error, ErrorKind};
+use leveltable::{Error, ErrorKind, Section};
 
 use crate::path::{is_url, reading_command, repair_command};
 
@@ -49,11 +49,8 @@ impl From<Error> for Failure {
         match (explain(&error), error.path()) {
             (Some(what), Some(path)) => Failure::of(path, what),
             (Some(what), None) => Failure::new(what),
-            // The file has appeared since its path was checked. A database never replaces anything, even with --force.
-            (None, Some(path))
-                if cause_of(&error) == Some(io::ErrorKind::AlreadyExists)
-                    && !error.to_string().contains("a database replaces nothing") =>
-            {
+            // The file has appeared since its path was checked.
+            (None, Some(path)) if cause_of(&error) == Some(io::ErrorKind::AlreadyExists) => {
                 Failure::taken(path)
             }
             _ => Failure::Message(with_remedies(&error)),
@@ -79,52 +76,42 @@ impl Display for Failure {
     }
 }
 
-/// The library's hint for a database without a sound MANIFEST.
-const WITHOUT_MANIFEST: &str = "; open_without_manifest reads what tables and logs say";
-
-/// The library's hint for a database without a table that its MANIFEST lists.
-const MISSING_TABLE: &str = "; `repair` of leveltable-repair makes a new database of what is left";
-
-/// Returns the message of an error, with the library's options replaced by the tool's, and the command for a damaged database.
+/// Returns the message of an error, with the tool's commands in place of the library's hint.
 pub(crate) fn with_remedies(error: &Error) -> String {
-    let message = error.to_string();
-    let is_no_table = error.kind() == ErrorKind::NotATable;
-    let is_damaged = is_no_table
-        || error.kind() == ErrorKind::Corruption
-        || message.ends_with(WITHOUT_MANIFEST)
-        || message.ends_with(MISSING_TABLE);
-    let path = error.path().filter(|_| is_damaged);
-    let reading = path.filter(|_| is_no_table).and_then(reading_command);
-    let command = reading.or_else(|| path.and_then(repair_command));
-    // A part of a database is not salvaged by itself.
-    let of_damage = if command.is_some() {
-        "`leveltable verify` lists all damage"
-    } else {
-        "`leveltable verify` lists all damage, and `leveltable salvage` copies what is sound"
+    let (kind, is_hinted) = (error.kind(), error.hint().is_some());
+    let has_remedy = match kind {
+        ErrorKind::Corruption | ErrorKind::NotATable => true,
+        // With a hint, a database has lost a file.
+        ErrorKind::Io | ErrorKind::NotADatabase => is_hinted,
+        _ => false,
     };
-    let of_any = "; `leveltable repair` writes what is left to a new one";
-    let of_any = command.as_ref().map_or(of_any, |_| "");
-    message
-        .replace(WITHOUT_MANIFEST, of_any)
-        .replace(MISSING_TABLE, of_any)
-        .replace(
-            "skip_damaged reads the database",
-            "`scan --skip-damaged` reads the database",
-        )
-        .replace(
-            "build the new one with the comparator that it was written with",
-            "only a program that has its comparator can copy it, by `salvage` of leveltable-repair",
-        )
-        .replace("need DatabaseOptions::comparator", "need one that is known")
-        .replace(
-            "name the comparator that this database was",
-            "name by --comparator the one that it was",
-        )
-        .replace(
-            "`verify` of leveltable-repair lists all damage, and `salvage` copies what is sound",
-            of_damage,
-        )
-        + &command.map_or_else(String::new, |command| format!("; {command}"))
+    let path = error.path().filter(|_| has_remedy);
+    let reading = path.filter(|_| kind == ErrorKind::NotATable);
+    let command = reading.and_then(reading_command);
+    let command = command.or_else(|| path.and_then(repair_command));
+    let advice = match error.corruption().map(|damage| damage.section) {
+        _ if !has_remedy || !is_hinted => None,
+        Some(Section::Log) => Some(
+            "`scan --skip-damaged` reads the database without the damaged records, and reports them",
+        ),
+        None | Some(Section::Manifest) if command.is_some() => None,
+        None | Some(Section::Manifest) => {
+            Some("`leveltable repair` writes what is left to a new one")
+        }
+        // A part of a database is not salvaged by itself.
+        Some(_) if command.is_some() => Some("`leveltable verify` lists all damage"),
+        Some(_) => Some(
+            "`leveltable verify` lists all damage, and `leveltable salvage` copies what is sound",
+        ),
+    };
+    match (advice, command) {
+        (None, None) => error.to_string(),
+        (advice, command) => {
+            let both = advice.into_iter().chain(command.as_deref());
+            let hint = both.collect::<Vec<_>>().join("; ");
+            error.clone().with_hint(&hint).to_string()
+        }
+    }
 }
 
 pub(crate) const NO_CREDENTIALS: &str = "no credentials for S3: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or \

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::failure::{Failure, with_remedies};
 use crate::output::complain;
 use leveltable::{NewFile, TableBuilder, WriteOptions};
 
@@ -58,7 +59,7 @@ pub(crate) fn create(
 /// user terminates the program before the work is done, nothing is left on disk.
 pub(crate) fn guard_directory<T>(
     work: impl FnOnce(Box<dyn FnOnce(&Path)>) -> leveltable::Result<T>,
-) -> leveltable::Result<T> {
+) -> Result<T, Failure> {
     handle();
     // The handler waits for this lock, which is held until the path is known.
     let mut lock = unfinished();
@@ -81,7 +82,8 @@ pub(crate) fn guard_directory<T>(
     if done.is_err() {
         after_failure();
     }
-    done
+    // A database replaces nothing, even with --force.
+    done.map_err(|error| Failure::Message(with_remedies(&error)))
 }
 
 /// Retries, for a second, what Windows refuses while a file in a directory is open.

@@ -5,6 +5,7 @@ use std::io::{self, BufWriter};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use leveltable::ErrorKind;
 use leveltable_database::FileKind;
 use leveltable_repair::{Grade, RepairFinding, RepairOptions, RepairReport, RepairedFile, repair};
 
@@ -60,7 +61,12 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
             bar.set(progress.done);
             ControlFlow::Continue(())
         });
-        repair(dir, new, options)
+        repair(dir, new, options).map_err(|error| match error.kind() {
+            ErrorKind::Comparator => {
+                error.with_hint("name by --comparator the one that it was written with")
+            }
+            _ => error,
+        })
     });
     drop(bar);
     let report = report?;

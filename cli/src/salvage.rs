@@ -188,11 +188,21 @@ fn copy<D: Destination>(
                     // The error names an order that was tried: of a database's two, the likelier one.
                     refused = refused.or(Some(e).filter(|e| e.kind() == ErrorKind::Comparator));
                 } else {
-                    return Err(failed(refused.unwrap_or(e)));
+                    return Err(failed(without_comparator(refused.unwrap_or(e))));
                 }
             }
         }
     }
+}
+
+/// Returns the error with the tool's hint, if it is about an order that the tool does not know.
+fn without_comparator(error: leveltable::Error) -> leveltable::Error {
+    if error.kind() != ErrorKind::Comparator || error.hint().is_none() {
+        return error;
+    }
+    error.with_hint(
+        "only a program that has its comparator can copy it, by `salvage` of leveltable-repair",
+    )
 }
 
 fn nothing_to_salvage(path: &Path) -> Failure {

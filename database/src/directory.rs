@@ -11,6 +11,11 @@ use same_file::Handle;
 
 use crate::storage::{Directory, failed};
 
+/// Advice for a database without a table that its MANIFEST lists.
+pub(crate) const REPAIR: &str =
+    "`repair` of leveltable-repair makes a new database of what is left";
+
+/// Advice for a database without a sound MANIFEST.
 pub(crate) const WITHOUT_MANIFEST: &str = "open_without_manifest reads what tables and logs say";
 
 const CHANGED: &str = "the writer has removed the file or replaced the database: try again, pin the database before, or read a copy";
@@ -112,7 +117,7 @@ impl Current {
             Err(_) if read_current(dir)? != name => Err(changed(dir.path())),
             Err(_) => {
                 let what = format!("CURRENT names {name}, which is not there");
-                Err(not_a_database(dir, &format!("{what}; {WITHOUT_MANIFEST}")))
+                Err(not_a_database(dir, &what).with_hint(WITHOUT_MANIFEST))
             }
         }
     }
@@ -149,7 +154,7 @@ fn read_current(dir: &dyn Directory) -> Result<String> {
     }
     let text = text.escape_ascii();
     let what = format!("CURRENT holds \"{text}\" instead of a MANIFEST's name and a newline");
-    Err(not_a_database(dir, &format!("{what}; {WITHOUT_MANIFEST}")))
+    Err(not_a_database(dir, &what).with_hint(WITHOUT_MANIFEST))
 }
 
 /// The error of a directory without CURRENT, which describes the directory.
@@ -168,8 +173,8 @@ fn no_database(dir: &dyn Directory) -> Result<Error> {
     } else if has(|name| name.starts_with("OPTIONS-")) {
         "a database of RocksDB or Pebble without CURRENT"
     } else if has(|name| matches!(FileKind::of(name).0, FileKind::Table | FileKind::Log)) {
-        let what = format!("a database that lost CURRENT; {WITHOUT_MANIFEST}");
-        return Ok(not_a_database(dir, &what));
+        let lost = not_a_database(dir, "a database that lost CURRENT");
+        return Ok(lost.with_hint(WITHOUT_MANIFEST));
     } else {
         "a directory with neither CURRENT nor tables"
     };

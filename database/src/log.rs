@@ -18,7 +18,7 @@ use leveltable::db::DbEntry;
 use leveltable::sister_crates::{crc32c, mask};
 use leveltable::{Corruption, Error, ErrorKind, Result, Section};
 
-use crate::directory::{FileKind, WITHOUT_MANIFEST, changed, name_of};
+use crate::directory::{FileKind, REPAIR, WITHOUT_MANIFEST, changed, name_of};
 use crate::record::{Batch, FOREIGN};
 use crate::storage::{Directory, Sequential, failed, open_file};
 
@@ -469,7 +469,7 @@ pub(crate) fn damage(path: &Path, defect: Corruption) -> Error {
         Section::Log => {
             "skip_damaged reads the database without the damaged records, and reports them"
         }
-        _ => "a copy of the database may be incomplete",
+        _ => REPAIR,
     };
     Error::corrupt(defect).with_hint(advice).at_path(path)
 }

@@ -16,16 +16,13 @@ use leveltable::sister_crates::{is_about_held, is_held};
 use leveltable::{BytewiseComparator, Comparator, Compression, Corruption, DbTable, Error};
 use leveltable::{ErrorKind, OpenOptions, Result, Section, TableCache, WriteOptions};
 
-use crate::directory::{Current, FileKind, changed, file_name, list};
+use crate::directory::{Current, FileKind, REPAIR, changed, file_name, list};
 use crate::indexeddb::built_in_comparator;
 use crate::log::{Gap, LogReader, Recovery, damage};
 use crate::options::DatabaseOptions;
 use crate::record::{Edit, TableMetadata};
 use crate::storage::{Directory, Sequential, failed};
 
-/// The message about a listed table that is missing.
-const MISSING: &str =
-    "no such file; `repair` of leveltable-repair makes a new database of what is left";
 /// Limit for the keys and values of a table that is sorted in memory, in bytes.
 const MAX_SORTED_BYTES: usize = 256 << 20;
 
@@ -295,7 +292,7 @@ impl State {
         if self.is_known {
             return Ok(&*self.order);
         }
-        let needed = "lookups, bounds and walks back need DatabaseOptions::comparator";
+        let needed = "lookups, bounds and walks back need its comparator";
         let message = format!("the order {:?} is not known: {needed}", self.order_name);
         Err(Error::new(ErrorKind::Comparator, message).at_path(self.dir.path()))
     }
@@ -468,16 +465,16 @@ impl State {
             }
             if is_gone {
                 let doing = format!("opening a table that {} lists", current.path.display());
-                let missing = io::Error::new(io::ErrorKind::NotFound, MISSING);
-                return Err(failed(&doing, missing, &path));
+                let missing = io::Error::new(io::ErrorKind::NotFound, "no such file");
+                return Err(failed(&doing, missing, &path).with_hint(REPAIR));
             }
         }
         let table = opened?;
         let found = table.as_table().file_bytes();
         if found != size {
             let expected = format!("a table of {size} bytes, as the MANIFEST says");
-            let defect =
-                Corruption::new(Section::Footer, found, expected, format!("{found} bytes"));
+            let found_bytes = format!("{found} bytes, as in an incomplete copy of the database");
+            let defect = Corruption::new(Section::Footer, found, expected, found_bytes);
             return Err(damage(&path, defect));
         }
         Ok(table)

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use leveltable::Error;
+use leveltable::{Error, ErrorKind, Section};
 use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 
@@ -15,17 +15,27 @@ pub(crate) fn raise(error: Error) -> PyErr {
     let place = error.corruption();
     let place = place.map(|place| (place.section.to_string(), place.offset));
     let kind = format!("{:?}", error.kind());
-    // In Python, they are functions of this package, and their arguments.
-    let message = error.to_string();
-    let message = message
-        .replace("`repair` of leveltable-repair", "`repair_database`")
-        .replace(" of leveltable-repair", "")
-        .replace(
-            "open_without_manifest reads",
-            "`repair_database` makes a new one of",
-        )
-        .replace("skip_damaged reads", "`skip_damaged=True` reads");
+    let message = match hint(&error) {
+        Some(hint) => error.with_hint(hint).to_string(),
+        None => error.to_string(),
+    };
     new("_make", (kind, message, path, number, cause, place))
+}
+
+/// What to do, by the functions of this package and their arguments, in place of the engine's hint.
+fn hint(error: &Error) -> Option<&'static str> {
+    error.hint()?;
+    let section = error.corruption().map(|damage| damage.section);
+    match (error.kind(), section) {
+        (ErrorKind::Io | ErrorKind::NotADatabase, _) | (_, Some(Section::Manifest)) => {
+            Some("`repair_database` makes a new database of what is left")
+        }
+        (_, Some(Section::Log)) => Some(
+            "`skip_damaged=True` reads the database without the damaged records, and reports them",
+        ),
+        (_, Some(_)) => Some("`verify` lists all damage, and `salvage` copies what is sound"),
+        _ => None,
+    }
 }
 
 /// An error without its own class.

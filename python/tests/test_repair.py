@@ -37,7 +37,7 @@ def test_nothing_is_lost_with_current(old, tmp_path):
     path, model = old
     os.remove(path / "CURRENT")
     before = files(path)
-    with pytest.raises(lt.NotATableError, match="lost CURRENT; `repair_database` makes a new one"):
+    with pytest.raises(lt.NotATableError, match="lost CURRENT; `repair_database` makes a new database"):
         lt.Database(path)
     report = lt.repair_database(path, tmp_path / "new")
     assert report.is_complete and report.comparator == "leveldb.BytewiseComparator"

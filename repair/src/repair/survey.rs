@@ -75,8 +75,8 @@ pub(super) fn survey(
 }
 
 pub(super) fn unknown_order(dir: &dyn Directory, what: &str) -> Error {
-    let message = format!("{what}: name the comparator that this database was written with");
-    Error::new(ErrorKind::Comparator, message).at_path(dir.path())
+    let error = Error::new(ErrorKind::Comparator, what).at_path(dir.path());
+    error.with_hint("name the comparator that this database was written with")
 }
 
 /// Numbers and names of the tables, in ascending order.

@@ -267,10 +267,8 @@ impl Blocks<'_> {
             || "not named".into(),
             |stated| format!("{:?}", stated.comparator),
         );
-        let message = format!(
-            "this table is not in the order of {name:?} (its own: {own}): build the new one with the comparator that it was \
-             written with"
-        );
-        Err(Error::new(ErrorKind::Comparator, message))
+        let message = format!("this table is not in the order of {name:?} (its own: {own})");
+        let hint = "build the new one with the comparator that it was written with";
+        Err(Error::new(ErrorKind::Comparator, message).with_hint(hint))
     }
 }
