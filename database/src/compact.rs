@@ -19,8 +19,8 @@ use leveltable::{Comparator, Compression, DbTable, Error, ErrorKind, KeyRange};
 use crate::builder::{BuiltDatabase, DatabaseBuildOptions, DatabaseBuilder};
 #[cfg(doc)]
 use crate::database::Database;
+use crate::database::DatabaseOptions;
 use crate::files::FileState;
-use crate::options::DatabaseOptions;
 use crate::state::{Bounds, State};
 use crate::storage::{Directory, FileSystem};
 use crate::walk::DatabaseRange;

@@ -1,4 +1,4 @@
-//! A database, and opening it.
+//! A database, and the options for opening it.
 
 use std::ops::Bound;
 use std::path::Path;
@@ -7,15 +7,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use leveltable::db::DbEntry;
 use leveltable::sister_crates::{no_prefixes, prefix_bounds_from};
+use leveltable::{Comparator, KeyRange, OpenOptions, Result};
 #[cfg(doc)]
 use leveltable::{DbTable, ErrorKind};
-use leveltable::{KeyRange, Result};
 
 use crate::approximate::{bytes_within, key_at};
 use crate::files::{DatabaseFile, files_of};
 use crate::handle::Handle;
 use crate::log::Recovery;
-use crate::options::DatabaseOptions;
+use crate::options::Settings;
 use crate::state::{State, retry};
 use crate::storage::{Directory, FileSystem};
 use crate::walk::{self, DatabaseRange, HistoryEntries, HistoryEntry};
@@ -306,7 +306,69 @@ impl Database {
     }
 }
 
+/// Options for opening a database.
+///
+/// ```no_run
+/// use leveltable::{BlockCache, OpenOptions};
+/// use leveltable_database::DatabaseOptions;
+///
+/// let options = DatabaseOptions::new()
+///     .tables(OpenOptions::new().cache(BlockCache::new(256 << 20)))
+///     .max_open_tables(2000)
+///     .skip_damaged(true);
+/// let db = options.open_read_only("db")?;
+/// for (file, gap) in &db.recovery().gaps {
+///     println!("{file}: {} bytes at {}", gap.bytes, gap.offset);
+/// }
+/// # Ok::<(), leveltable::Error>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct DatabaseOptions(Settings);
+
 impl DatabaseOptions {
+    /// The comparator named in the MANIFEST, the shared cache of 32 MiB, up to 500 open tables, damage is an error.
+    pub fn new() -> DatabaseOptions {
+        DatabaseOptions::default()
+    }
+
+    /// The order of the user keys, if it is not built in: [`BytewiseComparator`](leveltable::BytewiseComparator) and
+    /// [`IndexedDbComparator`](crate::IndexedDbComparator) are found by the name in the MANIFEST. Opening a database that names another
+    /// order fails. By default, a database in an unknown order can only be walked.
+    pub fn comparator(mut self, comparator: impl Comparator + 'static) -> DatabaseOptions {
+        self.0.comparator = Some(Arc::new(comparator));
+        self
+    }
+
+    /// Options for opening and reading tables: filter policies, caches. The default is [`OpenOptions::new`]. Its comparator is not
+    /// used.
+    pub fn tables(mut self, options: OpenOptions) -> DatabaseOptions {
+        self.0.tables = options;
+        self
+    }
+
+    /// Maximum number of open tables, each with its index and filter in memory; at least 1, and 500 by default. Ranges keep their
+    /// current tables open.
+    pub fn max_open_tables(mut self, most: usize) -> DatabaseOptions {
+        self.0.max_open_tables = Some(most.max(1));
+        self
+    }
+
+    /// Leaves out damaged records of logs instead of failing; [`Database::recovery`] then says which. Values that they set are
+    /// missing, and values that they deleted or replaced reappear. `false` by default.
+    pub fn skip_damaged(mut self, yes: bool) -> DatabaseOptions {
+        self.0.skip_damaged = yes;
+        self
+    }
+
+    /// Lets [`open_without_manifest`](DatabaseOptions::open_without_manifest) leave out files that another program holds instead of
+    /// failing, as LevelDB holds its log and its MANIFEST on Windows. [`Recovery::held`](crate::Recovery::held) names them, and
+    /// [`Recovery::unknown`](crate::Recovery::unknown) says what is not known without them. `false` by default.
+    pub fn skip_held(mut self, yes: bool) -> DatabaseOptions {
+        self.0.skip_held = yes;
+        self
+    }
+
     /// Opens the database in the directory `dir`; see [`Database::open_read_only`].
     ///
     /// # Errors
@@ -330,13 +392,13 @@ impl DatabaseOptions {
     /// Errors of listing the directory, of reading a log, and of opening a table.
     pub fn open_without_manifest(&self, dir: impl AsRef<Path>) -> Result<Database> {
         let dir = FileSystem::at(dir.as_ref());
-        State::read_without_manifest(&dir, self)
+        State::read_without_manifest(&dir, &self.0)
             .map(Handle::new)
             .map(Database::of)
     }
 
     pub(crate) fn open_in(&self, dir: Arc<dyn Directory>) -> Result<Database> {
-        retry(|_| State::read(&dir, self))
+        retry(|_| State::read(&dir, &self.0))
             .map(Handle::new)
             .map(Database::of)
     }

@@ -45,12 +45,11 @@ mod writer;
 
 pub use builder::{BuiltDatabase, DatabaseBuildOptions, DatabaseBuilder};
 pub use compact::{CompactOptions, Compacted, compact_into};
-pub use database::Database;
+pub use database::{Database, DatabaseOptions};
 pub use directory::FileKind;
 pub use files::{DatabaseFile, FileState};
 pub use indexeddb::IndexedDbComparator;
 pub use log::{Gap, GapKind, LogItem, LogReader, LogRecord, ReadLog, Recovery};
-pub use options::DatabaseOptions;
 pub use record::{Batch, Edit, TableMetadata};
 pub use walk::{DatabaseRange, HistoryEntries, HistoryEntry, VersionState};
 

@@ -19,7 +19,7 @@ use leveltable::{ErrorKind, OpenOptions, Result, Section, TableCache, WriteOptio
 use crate::directory::{Current, FileKind, REPAIR, changed, file_name, list};
 use crate::indexeddb::built_in_comparator;
 use crate::log::{Gap, LogReader, Recovery, damage};
-use crate::options::DatabaseOptions;
+use crate::options::Settings;
 use crate::record::{Edit, TableMetadata};
 use crate::storage::{Directory, Sequential, failed};
 
@@ -107,7 +107,7 @@ impl Version {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) dir: Arc<dyn Directory>,
-    pub(crate) options: DatabaseOptions,
+    pub(crate) options: Settings,
     /// `None` if the database was opened without a MANIFEST.
     pub(crate) current: Option<Current>,
     /// The contents of the MANIFEST. Without one, the tables that are there.
@@ -148,7 +148,7 @@ impl State {
     ///
     /// Fails with [`ErrorKind::Replaced`] if the parts that were read may not fit together: a memtable became a table
     /// in between.
-    pub(crate) fn read(dir: &Arc<dyn Directory>, options: &DatabaseOptions) -> Result<State> {
+    pub(crate) fn read(dir: &Arc<dyn Directory>, options: &Settings) -> Result<State> {
         let current = Current::open(&**dir)?;
         let mut state = State::new(dir, options, Version::read(&current)?, false)?;
         // The logs were read between two reads of the MANIFEST. Logs that have become tables since are read twice, which changes
@@ -174,7 +174,7 @@ impl State {
     /// Reads all tables and logs in `dir`, as if they were listed.
     pub(crate) fn read_without_manifest(
         dir: &Arc<dyn Directory>,
-        options: &DatabaseOptions,
+        options: &Settings,
     ) -> Result<State> {
         let mut state = State::new(dir, options, Version::default(), options.skip_held)?;
         state.recovery.without_manifest = true;
@@ -206,7 +206,7 @@ impl State {
     /// that another program holds.
     fn new(
         dir: &Arc<dyn Directory>,
-        options: &DatabaseOptions,
+        options: &Settings,
         version: Version,
         skip_held: bool,
     ) -> Result<State> {
