@@ -78,40 +78,36 @@ impl Display for Failure {
 
 /// Returns the message of an error, with the tool's commands in place of the library's hint.
 pub(crate) fn with_remedies(error: &Error) -> String {
-    let (kind, is_hinted) = (error.kind(), error.hint().is_some());
-    let has_remedy = match kind {
-        ErrorKind::Corruption | ErrorKind::NotATable => true,
-        // With a hint, a database has lost a file.
-        ErrorKind::Io | ErrorKind::NotADatabase => is_hinted,
-        _ => false,
-    };
-    let path = error.path().filter(|_| has_remedy);
+    let (kind, path) = (error.kind(), error.path());
+    let section = error.corruption().map(|damage| damage.section);
     let reading = path.filter(|_| kind == ErrorKind::NotATable);
     let command = reading.and_then(reading_command);
     let command = command.or_else(|| path.and_then(repair_command));
-    let advice = match error.corruption().map(|damage| damage.section) {
-        _ if !has_remedy || !is_hinted => None,
-        Some(Section::Log) => Some(
+    let advice = match (kind, section, error.hint()) {
+        (ErrorKind::Corruption, Some(Section::Log), Some(_)) => Some(
             "`scan --skip-damaged` reads the database without the damaged records, and reports them",
         ),
-        None | Some(Section::Manifest) if command.is_some() => None,
-        None | Some(Section::Manifest) => {
-            Some("`leveltable repair` writes what is left to a new one")
+        // With a hint, the others are about a database that has lost a file.
+        (ErrorKind::Corruption, Some(Section::Manifest), Some(_))
+        | (ErrorKind::Io | ErrorKind::NotADatabase, _, Some(_)) => {
+            let of_any = "`leveltable repair` writes what is left to a new one";
+            Some(of_any).filter(|_| command.is_none())
         }
         // A part of a database is not salvaged by itself.
-        Some(_) if command.is_some() => Some("`leveltable verify` lists all damage"),
-        Some(_) => Some(
+        (ErrorKind::Corruption, Some(_), Some(_)) if command.is_some() => {
+            Some("`leveltable verify` lists all damage")
+        }
+        (ErrorKind::Corruption, Some(_), Some(_)) => Some(
             "`leveltable verify` lists all damage, and `leveltable salvage` copies what is sound",
         ),
+        (ErrorKind::Corruption | ErrorKind::NotATable, ..) => None,
+        _ => return error.to_string(),
     };
-    match (advice, command) {
-        (None, None) => error.to_string(),
-        (advice, command) => {
-            let both = advice.into_iter().chain(command.as_deref());
-            let hint = both.collect::<Vec<_>>().join("; ");
-            error.clone().with_hint(&hint).to_string()
-        }
+    let advice: Vec<&str> = advice.into_iter().chain(command.as_deref()).collect();
+    if advice.is_empty() {
+        return error.to_string();
     }
+    error.clone().with_hint(&advice.join("; ")).to_string()
 }
 
 pub(crate) const NO_CREDENTIALS: &str = "no credentials for S3: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or \
