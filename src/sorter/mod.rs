@@ -9,7 +9,7 @@ use crate::error::ErrorKind;
 use crate::error::Result;
 use crate::sorted_input::SortedInput;
 use crate::sorter::batch::Batch;
-use crate::sorter::run::{Run, read_run, write_run};
+use crate::sorter::run::{Progress, Run, read_run, write_run};
 
 mod batch;
 mod run;
@@ -46,7 +46,8 @@ const FAN_IN: usize = 32;
 /// ```
 ///
 /// `extend` of the builder in `leveltable-database` takes what `finish` returns. To show progress, count the entries that you add, and
-/// those that you take. C++ LevelDB has no sorter: its memtable and its compactions sort what is written to a database.
+/// those that you take, [`entries`](Sorter::entries) or, of keys that come twice, fewer; [`progress`](Sorter::progress) tells of work
+/// between them. C++ LevelDB has no sorter: its memtable and its compactions sort what is written to a database.
 #[derive(Debug)]
 #[must_use]
 pub struct Sorter {
@@ -56,6 +57,7 @@ pub struct Sorter {
     /// In the order in which their entries were added. Levels do not ascend.
     runs: Vec<Run>,
     entries: u64,
+    progress: Progress,
 }
 
 impl Default for Sorter {
@@ -74,6 +76,7 @@ impl Sorter {
             directory: std::env::temp_dir(),
             runs: Vec::new(),
             entries: 0,
+            progress: Progress::default(),
         }
     }
 
@@ -107,6 +110,16 @@ impl Sorter {
     /// default. Builders of tables reject duplicate keys.
     pub fn keep_all(mut self, yes: bool) -> Sorter {
         self.batch.keep_all = yes;
+        self
+    }
+
+    /// Calls `show` with the number of bytes that were written to temporary files so far, after every 128 KiB. By default, nothing is
+    /// called.
+    ///
+    /// This shows that work goes on while a single [`add`](Sorter::add) merges 32 files. Only then are bytes of the same entries written
+    /// again.
+    pub fn progress(mut self, show: impl FnMut(u64) + Send + Sync + 'static) -> Sorter {
+        self.progress.show = Some(Box::new(show));
         self
     }
 
@@ -147,7 +160,7 @@ impl Sorter {
     /// Moves the entries in memory to a file, and merges the files of each full level.
     fn spill(&mut self) -> Result<()> {
         self.batch.sort();
-        let run = write_run(&self.directory, &mut self.batch, 0)?;
+        let run = write_run(&self.directory, &mut self.batch, 0, &mut self.progress)?;
         self.runs.push(run);
         self.batch.clear();
         while let Some(level) = self.runs.last().map(|run| run.level) {
@@ -156,7 +169,8 @@ impl Sorter {
             if same.len() < FAN_IN {
                 break;
             }
-            let merged = write_run(&self.directory, &mut self.merge(same)?, level + 1)?;
+            let mut same = self.merge(same)?;
+            let merged = write_run(&self.directory, &mut same, level + 1, &mut self.progress)?;
             self.runs.truncate(first);
             self.runs.push(merged);
         }

@@ -1,5 +1,6 @@
 //! Sorted entries in temporary files.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -42,8 +43,35 @@ pub(super) struct Run {
     pub(super) level: u32,
 }
 
-/// Writes all entries of `input` to a file that disappears when it is closed.
-pub(super) fn write_run(directory: &Path, input: &mut dyn SortedInput, level: u32) -> Result<Run> {
+/// The number of bytes that a sorter has written to temporary files, and who is told.
+#[derive(Default)]
+pub(super) struct Progress {
+    pub(super) show: Option<Box<dyn FnMut(u64) + Send + Sync>>,
+    written: u64,
+}
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes written", self.written)
+    }
+}
+
+impl Progress {
+    fn add(&mut self, bytes: u64) {
+        self.written += bytes;
+        if let Some(show) = &mut self.show {
+            show(self.written);
+        }
+    }
+}
+
+/// Writes all entries of `input` to a file that disappears when it is closed. Tells `progress` how many bytes are written at a time.
+pub(super) fn write_run(
+    directory: &Path,
+    input: &mut dyn SortedInput,
+    level: u32,
+    progress: &mut Progress,
+) -> Result<Run> {
     let failed = |error| failed("writing", directory, error);
     let mut file = tempfile::tempfile_in(directory).map_err(failed)?;
     let (mut buffer, mut bytes, mut has_more) = (Vec::new(), 0, true);
@@ -55,6 +83,7 @@ pub(super) fn write_run(directory: &Path, input: &mut dyn SortedInput, level: u3
         if buffer.len() >= BUFFER || !has_more {
             file.write_all(&buffer).map_err(failed)?;
             bytes += buffer.len() as u64;
+            progress.add(buffer.len() as u64);
             buffer.clear();
         }
     }

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use leveltable::db::{InternalKey, InternalKeyComparator, ValueType};
@@ -176,6 +176,32 @@ fn no_file_is_left() {
     assert!(sorted.advance().unwrap());
     drop(sorted);
     assert_eq!(files().count(), 0);
+}
+
+/// Merging the files within one `add` takes as long as all that came before it.
+#[test]
+fn progress_is_shown_while_files_are_merged() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let all = told.clone();
+    let mut sorter = Sorter::new().memory(1 << 20);
+    sorter = sorter.progress(move |written| all.lock().unwrap().push(written));
+    let (mut at_once, mut added) = (0, 0);
+    for i in 0..500_000u64 {
+        let before = told.lock().unwrap().len();
+        sorter.add(i.reverse_bits().to_be_bytes(), [7; 50]).unwrap();
+        added += 8 + 50 + 2;
+        at_once = at_once.max(told.lock().unwrap().len() - before);
+    }
+    let told = told.lock().unwrap();
+    assert!(told.is_sorted(), "{told:?}");
+    assert!(at_once > 200, "{at_once} calls in one `add`");
+    // 32 files are merged once; the rest is in memory.
+    let written = *told.last().unwrap();
+    assert!(
+        written > added && written < 2 * added,
+        "{written} of {added}"
+    );
+    assert_eq!(taken(sorter.finish().unwrap()).len(), 500_000);
 }
 
 #[test]
