@@ -16,7 +16,7 @@ use crate::path::is_url;
 use crate::place::{check_no_secret, check_order_of_arguments};
 use crate::remote;
 use crate::set::Shard;
-use crate::sort::{Add, KeyOrder, drain, sort_failed, sorter};
+use crate::sort::{Add, KeyOrder, comparators, drain, sort_failed, sorter};
 use crate::write::{TableOptions, check_out, is_stdout, parse_size, report_leftovers, write_table};
 
 /// Build a table or a database from lines of text, CSV or JSON lines.
@@ -34,6 +34,9 @@ pub(crate) struct Args {
     /// Build a LevelDB database: a directory
     #[arg(long, conflicts_with_all = ["force", "json", "no_properties"])]
     database: bool,
+    /// The order of the database's keys; Chrome's IndexedDB has idb_cmp1 [default: leveldb.BytewiseComparator]
+    #[arg(long, requires = "database", value_name = "NAME", value_parser = comparators())]
+    comparator: Option<KeyOrder>,
     /// Replace OUT if it exists
     #[arg(long)]
     force: bool,
@@ -60,7 +63,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
-    let order = KeyOrder::of(args.entries.has_versions());
+    let has_versions = args.entries.has_versions();
+    let order = match args.comparator {
+        Some(KeyOrder::IndexedDb) if has_versions => KeyOrder::IndexedDb,
+        Some(KeyOrder::IndexedDb) => KeyOrder::IndexedDbUser,
+        _ => KeyOrder::of(has_versions),
+    };
     let options = args
         .table
         .write(KeyOrder::of(args.database || order.is_database()))?;
@@ -105,6 +113,7 @@ fn build_database(args: &Args, order: KeyOrder, tables: WriteOptions) -> Result<
     let mut failure = None;
     let built = interrupt::guard_directory(|guard| {
         let options = DatabaseBuildOptions::new().tables(tables);
+        let options = options.comparator(order.of_user_keys());
         let mut builder = DatabaseBuilder::create(&args.out, options)?;
         if let Some(temporary) = builder.temporary_path() {
             guard(temporary);
@@ -141,7 +150,10 @@ fn fill(
     args: &Args,
 ) -> Result<(), Failure> {
     let mut progress = Progress::bytes(entries.size);
-    let sorter = || sorter(order, args.keep_last, args.sort_memory);
+    let sorter = || {
+        let sorter = sorter(order, args.keep_last, args.sort_memory);
+        sorter.progress(progress.of_sorting())
+    };
     let mut sorter = args.sort.then(sorter);
     let (mut previous, mut count) = (Vec::new(), 0u64);
     while entries.next()? {
@@ -170,6 +182,7 @@ fn fill(
         let what = "no entries: use --allow-empty to build an empty table";
         return Err(Failure::new(what).at(&entries.name));
     }
+    drop(progress);
     match sorter {
         Some(sorter) => drain(sorter, order, add),
         None => Ok(()),

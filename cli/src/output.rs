@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::builder::styling::{AnsiColor, Style};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::failure::Failure;
 
@@ -108,10 +108,22 @@ pub(crate) struct Progress {
 impl Progress {
     /// Creates a bar of `total` bytes, or one without an end.
     pub(crate) fn bytes(total: Option<u64>) -> Progress {
-        let template = match total {
-            Some(_) => "{wide_bar} {percent:>3} %  {bytes} of {total_bytes}, {eta} left",
-            None => "{spinner} {bytes}, {bytes_per_sec}",
-        };
+        Progress::new(
+            total,
+            match total {
+                Some(_) => "{wide_bar} {percent:>3} %  {bytes} of {total_bytes}, {eta} left{msg}",
+                None => "{spinner} {bytes}, {bytes_per_sec}{msg}",
+            },
+        )
+    }
+
+    /// Creates a bar of `total` sorted entries.
+    pub(crate) fn sorted(total: u64) -> Progress {
+        let template = "{wide_bar} {percent:>3} %  {human_pos} of {human_len} sorted entries written, {eta} left";
+        Progress::new(Some(total), template)
+    }
+
+    fn new(total: Option<u64>, template: &str) -> Progress {
         // A bad template is not a reason to fail: show the default bar.
         let style =
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -120,13 +132,19 @@ impl Progress {
         Progress { bar, shown: false }
     }
 
-    /// Sets the number of bytes done.
+    /// Sets the number of bytes or entries done.
     pub(crate) fn set(&mut self, done: u64) {
         if !self.shown && self.bar.elapsed() > PATIENCE {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
             self.shown = true;
         }
         self.bar.set_position(done);
+    }
+
+    /// Returns what shows the number of bytes in temporary files beside the bar, also while `set` is not called.
+    pub(crate) fn of_sorting(&self) -> impl Fn(u64) + Send + Sync + 'static {
+        let bar = self.bar.clone();
+        move |written| bar.set_message(format!("; sorting: {} written", HumanBytes(written)))
     }
 }
 

@@ -15,7 +15,7 @@ use crate::interrupt;
 use crate::notation::{Field, write_json};
 use crate::output::{Progress, count, print};
 use crate::replace::{check_directories, how_to_replace};
-use crate::sort::KeyOrder;
+use crate::sort::{KeyOrder, comparators};
 use crate::write::report_leftovers;
 
 /// Write what is left of a damaged database to a new one.
@@ -36,8 +36,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// The order of the keys, if no MANIFEST is left that names it; Chrome's IndexedDB has idb_cmp1
-    #[arg(long, value_name = "NAME", value_parser = ["leveldb.BytewiseComparator", "idb_cmp1"])]
-    comparator: Option<String>,
+    #[arg(long, value_name = "NAME", value_parser = comparators())]
+    comparator: Option<KeyOrder>,
     /// Start even if less space is free than DIR takes
     #[arg(long)]
     ignore_space: bool,
@@ -49,11 +49,10 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     if let Some(path) = &args.report {
         check_report(path, dir)?;
     }
-    let order = args.comparator.as_deref().and_then(KeyOrder::of_database);
     let mut bar = Progress::bytes(None);
     let report = interrupt::guard_directory(|guard| {
         let options = RepairOptions::new().ignore_space(args.ignore_space);
-        let options = match order {
+        let options = match args.comparator {
             Some(order) => options.comparator(order.of_user_keys()),
             None => options,
         };

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use leveltable::db::{InternalKey, InternalKeyComparator};
 use leveltable::{BytewiseComparator, Comparator, Error, ErrorKind};
 use leveltable::{SortedInput, Sorter, Table, TableRange};
@@ -10,6 +11,7 @@ use leveltable_database::IndexedDbComparator;
 
 use crate::failure::Failure;
 use crate::notation::quoted;
+use crate::output::Progress;
 
 /// The order of a table's stored keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -19,7 +21,19 @@ pub(crate) enum KeyOrder {
     Internal,
     /// The order of a database whose user keys are those of Chrome's IndexedDB.
     IndexedDb,
+    /// The order of such user keys, without sequence numbers.
+    IndexedDbUser,
 }
+
+/// Parses the name of a comparator that is built in for databases.
+pub(crate) fn comparators() -> impl TypedValueParser<Value = KeyOrder> {
+    let names = [BytewiseComparator.name(), IndexedDbComparator.name()];
+    let names = PossibleValuesParser::new(names);
+    names.try_map(|name| KeyOrder::of_database(&name).ok_or("not a known comparator"))
+}
+
+/// The orders of databases that are known.
+const DATABASES: [KeyOrder; 2] = [KeyOrder::Internal, KeyOrder::IndexedDb];
 
 impl KeyOrder {
     /// Returns the default order: of a database's tables, or of plain ones.
@@ -33,19 +47,19 @@ impl KeyOrder {
 
     /// Returns the order of the tables of a database whose MANIFEST names this comparator, if it is known.
     pub(crate) fn of_database(comparator: &str) -> Option<KeyOrder> {
-        let mut orders = [KeyOrder::Internal, KeyOrder::IndexedDb].into_iter();
+        let mut orders = DATABASES.into_iter();
         orders.find(|order| order.of_user_keys().name() == comparator)
     }
 
     pub(crate) fn is_database(self) -> bool {
-        self != KeyOrder::Bytewise
+        DATABASES.contains(&self)
     }
 
     /// Returns the order of a database's user keys, or of all keys of another table.
     pub(crate) fn of_user_keys(self) -> Arc<dyn Comparator> {
         match self {
             KeyOrder::Bytewise | KeyOrder::Internal => Arc::new(BytewiseComparator),
-            KeyOrder::IndexedDb => Arc::new(IndexedDbComparator),
+            KeyOrder::IndexedDb | KeyOrder::IndexedDbUser => Arc::new(IndexedDbComparator),
         }
     }
 
@@ -90,9 +104,15 @@ pub(crate) fn sort_failed(error: Error) -> Failure {
 
 /// Passes all entries to `add`, in order.
 pub(crate) fn drain(sorter: Sorter, order: KeyOrder, add: &mut Add<'_>) -> Result<(), Failure> {
+    let (mut progress, mut done) = (Progress::sorted(sorter.entries()), 0u64);
     let mut sorted = sorter.finish().map_err(sort_failed)?;
     while sorted.advance().map_err(sort_failed)? {
         add_sorted(order, &sorted, add)?;
+        done += 1;
+        // Asking for the time takes as long as adding an entry.
+        if done.is_multiple_of(256) {
+            progress.set(done);
+        }
     }
     Ok(())
 }

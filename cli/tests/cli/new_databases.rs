@@ -7,7 +7,7 @@ use std::process::Output;
 use leveltable_database::{Database, DatabaseBuildOptions, DatabaseBuilder};
 use tempfile::TempDir;
 
-use super::{complaint, names_in, run, stdout, tool};
+use super::{complaint, hex, names_in, run, stdout, tool};
 
 /// Runs the tool in `directory`.
 fn run_in(directory: &Path, args: &[&str], input: &str) -> Output {
@@ -69,6 +69,59 @@ fn every_input_of_build_becomes_a_database() {
     ));
     assert_eq!(entries(&scratch.path().join("none")), []);
     assert_eq!(names_in(scratch.path()).len(), 8, "nothing else");
+}
+
+#[test]
+fn a_database_is_built_in_the_order_of_indexed_db() {
+    let scratch = TempDir::new().unwrap();
+    let build = |out: &str, args: &[&str], input: &str| {
+        let args = [&["build", out, "--hex"], args].concat();
+        run_in(scratch.path(), &args, input)
+    };
+    // Bytewise, they come in the other order.
+    let (first, last) = ("\0\x01\x01\x01\x01\x02\0a\0a", "\0\x01\x01\x01\x01\x01\0b");
+    let lines = |middle: &str| {
+        [(first, "31"), (last, "32")].map(|(key, value)| {
+            let key = hex(key.as_bytes());
+            format!("{key}\t{middle}{value}\n")
+        })
+    };
+    let order = ["--database", "--comparator", "idb_cmp1"];
+    for (out, keys, [one, two]) in [
+        ("plain", "--keys=plain", lines("")),
+        ("versions", "--keys=database", lines("7\tvalue\t")),
+    ] {
+        let sorted = format!("{out}, sorted");
+        let (ascending, descending) = (format!("{one}{two}"), format!("{two}{one}"));
+        let args = [&order[..], &[keys]].concat();
+        let refused = complaint(build(out, &args, &descending), 2);
+        assert!(refused.contains("line 2: key"), "{refused}");
+        assert!(refused.contains("out of order"), "{refused}");
+        let bytewise = complaint(build(out, &["--database", keys], &ascending), 2);
+        assert!(bytewise.contains("out of order"), "{bytewise}");
+        stdout(build(out, &args, &ascending));
+        let args = [&args[..], &["--sort"]].concat();
+        stdout(build(&sorted, &args, &descending));
+        for name in [out, &sorted] {
+            let path = scratch.path().join(name);
+            assert_eq!(entries(&path), pairs(&[(first, "1"), (last, "2")]));
+            let db = Database::open_read_only(path).unwrap();
+            assert_eq!(db.comparator(), "idb_cmp1");
+        }
+    }
+    // What `scan` prints can be built again.
+    let lines = stdout(run_in(scratch.path(), &["scan", "plain", "--hex"], ""));
+    let lines = String::from_utf8(lines).unwrap();
+    stdout(build("copy", &order, &lines));
+    let refused = |out, args: &[&str]| {
+        let output = build(out, args, "");
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let table = refused("table.ldb", &["--comparator", "idb_cmp1"]);
+    assert!(table.contains("--database"), "{table}");
+    let unknown = refused("db", &["--database", "--comparator", "mine"]);
+    assert!(unknown.contains("idb_cmp1"), "{unknown}");
 }
 
 #[test]
