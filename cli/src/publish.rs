@@ -41,6 +41,10 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
             tables.push(table.clone());
         }
     }
+    if let Some(directory) = tables.iter().find(|table| table.is_dir()) {
+        let what = "is a directory: name the tables, which must have plain keys";
+        return Err(Failure::of(directory, what));
+    }
     let shards = remote::publish(&args.manifest, &tables, described, args.force)?;
     let (tables, n) = (
         count(shards.len() as u64, "table"),

@@ -42,7 +42,8 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     let (set, parts) = match open_unfiltered(file, Keys::Auto)? {
         Opened::Set(set) => (Some(set.id()), set.splits(n)?),
         Opened::Database(_) => {
-            let what = "a database: only a table or a set can be divided";
+            let what = "a database: only a table or a set can be divided, such as one that `leveltable build` makes \
+                        of what `leveltable scan` prints";
             return Err(Failure::of(file, what));
         }
         Opened::Table(table) if table.order != Some(KeyOrder::Bytewise) => {

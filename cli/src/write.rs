@@ -167,6 +167,9 @@ pub(crate) fn check_out(out: &Path, force: bool) -> Result<(), Failure> {
         Ok(metadata) if metadata.is_symlink() => {
             fail("is a symbolic link: name its target, or another file")
         }
+        Ok(metadata) if metadata.is_dir() => {
+            fail("not a regular file but a directory: name a file for the table")
+        }
         // Renaming would replace a device, for example, with a file.
         Ok(metadata) if !metadata.is_file() => {
             fail("not a regular file, so a table cannot replace it")

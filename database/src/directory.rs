@@ -176,7 +176,7 @@ fn no_database(dir: &dyn Directory) -> Result<Error> {
         let lost = not_a_database(dir, "a database that lost CURRENT");
         return Ok(lost.with_hint(WITHOUT_MANIFEST));
     } else {
-        "a directory with neither CURRENT nor tables"
+        "a directory with neither CURRENT nor tables of a database"
     };
     let what = format!("not a LevelDB database, but {looks_like}");
     Ok(not_a_database(dir, &what))

@@ -9,8 +9,9 @@ use super::options;
 use super::records::{self, Record};
 use crate::Answer;
 use crate::failure::Failure;
-use crate::open::Keys;
+use crate::open::{Keys, check_is_file};
 use crate::output::{complain, count, note, print};
+use crate::path::is_database;
 use crate::salvage::{Args, lines_of, rescue};
 use crate::sort::{KeyOrder, drain, sort_failed, sorter};
 use crate::write::{check_out, write_table};
@@ -33,9 +34,13 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     check_out(&args.out, args.force)?;
     let input = &args.input;
     let db = options(true).open_read_only(input).or_else(|e| {
+        // Without a hint, no part of a database is here.
+        if !is_database(input) && e.hint().is_none() {
+            check_is_file(input)?;
+        }
         let what = format!("{}; taking all tables and logs", Failure::from(e));
         complain("note", &what);
-        options(true).open_without_manifest(input)
+        Ok::<_, Failure>(options(true).open_without_manifest(input)?)
     });
     let db = db?;
     let order = KeyOrder::of_database(&db.comparator()).ok_or_else(|| {

@@ -156,3 +156,59 @@ fn a_databases_table_in_another_order_is_called_one() {
         assert_says(&args, &words);
     }
 }
+
+/// A directory in place of a file, or of the directory of a database.
+#[test]
+fn a_directory_says_what_to_name_instead() {
+    let (directory, db) = database();
+    let path = |name| directory.path().join(name).to_str().unwrap().to_owned();
+    let (tables, empty, out) = (path("tables"), path("empty"), path("out.ldb"));
+    fs::create_dir(&tables).unwrap();
+    fs::create_dir(&empty).unwrap();
+    let table = format!("{tables}/t.ldb");
+    assert!(run(["build", &table, &path("lines.tsv")]).status.success());
+    let name_one = "is a directory of tables: name one, such as ";
+    let of_database = "of a database";
+    for (args, words) in [
+        (
+            &["build", &db, &table][..],
+            "a directory: name a file for the table",
+        ),
+        (
+            &["merge", &db, &table],
+            "a directory: name a file for the table",
+        ),
+        (
+            &["salvage", &table, &db],
+            "a directory: name a file for the table",
+        ),
+        (
+            &["build", &out, &db],
+            "is a directory: name a file of entries",
+        ),
+        (
+            &["splits", &db, "2"],
+            "`leveltable build` makes of what `leveltable scan` prints",
+        ),
+        (&["publish", &out, &db], "is a directory: name the tables"),
+        (&["get", &tables, "apple"], name_one),
+        (&["splits", &tables, "2"], name_one),
+        (&["salvage", &tables, &out], name_one),
+        (
+            &["salvage", &empty, &out],
+            "not a LevelDB database, but an empty directory",
+        ),
+        (&["compact", &tables, &out], of_database),
+        (&["repair", &tables, &out], of_database),
+        (
+            &["compact", &table, &out],
+            "not a directory: name that of the database",
+        ),
+        (
+            &["repair", &table, &out],
+            "not a directory: name that of the database",
+        ),
+    ] {
+        assert_says(args, &[words]);
+    }
+}

@@ -279,7 +279,7 @@ fn list(dir: &dyn Directory) -> Result<BTreeMap<String, u64>> {
         .keys()
         .all(|name| FileKind::of(name).0 == FileKind::Current)
     {
-        let what = "there is neither a MANIFEST nor a table nor a log here";
+        let what = "there is neither a MANIFEST nor a table nor a log of a database here";
         return Err(Error::new(ErrorKind::NotADatabase, what).at_path(dir.path()));
     }
     Ok(files)
