@@ -107,11 +107,15 @@ pub(crate) fn state_name(state: FileState) -> &'static str {
 /// Returns a name for bytes of a log or MANIFEST that are not a record.
 pub(crate) fn gap_name(gap: &Gap) -> &'static str {
     match gap.kind {
-        GapKind::Torn if gap.is_cut => "a record that its writer did not finish",
+        _ if is_damage(gap) => "damage",
         GapKind::Zeros => "zeros",
-        // No crash leaves all of a record with a wrong checksum.
-        GapKind::Torn | GapKind::Damaged => "damage",
+        GapKind::Torn | GapKind::Damaged => "a record that its writer did not finish",
     }
+}
+
+/// Returns whether no crash leaves such bytes. None leaves all of a record with a wrong checksum.
+pub(crate) fn is_damage(gap: &Gap) -> bool {
+    gap.kind != GapKind::Zeros && !gap.is_cut
 }
 
 /// The contents of a MANIFEST: the comparator's name, and the numbers of the tables.

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use leveltable::db::KeyKind;
 use leveltable::{ErrorKind, OpenOptions, Section, Source};
-use leveltable_database::{Database, DatabaseFile, FileState, GapKind, TableMetadata};
+use leveltable_database::{Database, DatabaseFile, FileState, TableMetadata};
 use leveltable_repair::{Finding, VerifyOptions, VerifyReport, verify};
 use serde_json::{Value, json};
 
 use crate::Answer;
-use crate::database::{self, gap_name, state_name};
+use crate::database::{self, gap_name, is_damage, state_name};
 use crate::failure::{Failure, is_not_found};
 use crate::open::{Keys, KeysArg, check_is_file, is_manifest, order_named};
 use crate::output::{Progress, Rows, count, note};
@@ -288,11 +288,10 @@ fn check_database(path: &Path, report: &mut Report<'_>) -> Result<Answer, Failur
         _ => Ok(Answer::Yes),
     })?;
     for (file, gap) in &db.recovery().gaps {
-        let what = gap_name(gap);
-        if gap.kind != GapKind::Zeros && !gap.is_cut {
+        if is_damage(gap) {
             worst = worst.max(Answer::No);
         }
-        let place = format!("{file} at offset {}", gap.offset);
+        let (place, what) = (format!("{file} at offset {}", gap.offset), gap_name(gap));
         notes += &format!("; note: {place}: {} bytes: {what}", gap.bytes);
     }
     let logs = count(db.recovery().logs.len() as u64, "log");

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use leveltable::sister_crates::page;
 use leveltable::{ErrorKind, OpenOptions, Section, Table};
-use leveltable_repair::{BlockInfo, Layout, NamedBlock, blocks, layout};
+use leveltable_repair::{Layout, NamedBlock, blocks, layout};
 use serde_json::json;
 
 use super::absent_keys::AbsentKeys;
@@ -140,7 +141,11 @@ fn measure(
         codec.stored_bytes += block.stored_bytes;
         codec.bytes += block.bytes;
         bytes += block.bytes;
-        record.padding += padding_before(end, &block);
+        // Only `verify` checks that the padding of an aligned table is zeros.
+        let padding = page::padding(end, block.stored_bytes);
+        if block.offset == end + padding {
+            record.padding += padding;
+        }
         end = end.max(block.offset + block.stored_bytes);
         if let Some(blocks) = &mut record.blocks {
             let first = block.key_range.as_ref().map(|(first, _)| first);
@@ -175,17 +180,6 @@ fn measure(
         filter.whole_table = layout.map(|layout| layout.whole_table);
     }
     Ok(totals.first_key.zip(totals.last_key))
-}
-
-/// Returns how many bytes between `end`, the end of the previous block, and `block` are the padding of an aligned table.
-/// Only `verify` checks that they are zeros.
-fn padding_before(end: u64, block: &BlockInfo) -> u64 {
-    const PAGE: u64 = 4096;
-    let gap = block.offset.saturating_sub(end);
-    let pages = |at: u64| (at % PAGE + block.stored_bytes).div_ceil(PAGE);
-    let is_padding =
-        gap < PAGE && block.offset.is_multiple_of(PAGE) && pages(end) > pages(block.offset);
-    if is_padding { gap } else { 0 }
 }
 
 /// Returns the first and the last key: from the properties, or by reading blocks.

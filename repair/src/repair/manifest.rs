@@ -75,6 +75,12 @@ impl Manifest {
         self.next_file = self.next_file.max(edit.next_file_number.unwrap_or(0));
         self.last_sequence = self.last_sequence.max(edit.last_sequence.unwrap_or(0));
     }
+
+    /// Sizes of the tables that compactions left.
+    pub(super) fn compacted(&self) -> impl Iterator<Item = u64> {
+        let compacted = self.live.values().filter(|(level, _)| *level > 0);
+        compacted.map(|(_, file)| file.size)
+    }
 }
 
 /// All MANIFESTs of a directory, and which of them counts.
@@ -94,7 +100,10 @@ impl Manifests {
         let text = dir.read("CURRENT", 1000).unwrap_or_default();
         let named = String::from_utf8_lossy(&text);
         let current = all.iter().position(|own| own.name == named.trim());
-        let newest = (0..all.len()).max_by_key(|&at| all.get(at).map(Manifest::age));
+        let newest = (0..all.len()).max_by_key(|&at| {
+            let age = |own: &Manifest| (own.last_sequence, own.number);
+            all.get(at).map(age)
+        });
         let chosen = current.or(newest);
         if let (None, Some(chosen)) = (current, chosen) {
             let number = all.get(chosen).map_or(0, |own| own.number);
@@ -150,17 +159,5 @@ impl Manifests {
         let others = self.all.iter().rev();
         let mut all = self.chosen().into_iter().chain(others);
         all.find_map(|own| own.comparator.as_deref())
-    }
-}
-
-impl Manifest {
-    /// Sizes of the tables that compactions left.
-    pub(super) fn compacted(&self) -> impl Iterator<Item = u64> {
-        let compacted = self.live.values().filter(|(level, _)| *level > 0);
-        compacted.map(|(_, file)| file.size)
-    }
-
-    fn age(&self) -> (u64, u64) {
-        (self.last_sequence, self.number)
     }
 }

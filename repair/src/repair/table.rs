@@ -183,7 +183,29 @@ impl Table {
 
     /// Takes a block, unless it has keys that are not internal keys.
     fn take(&mut self, file: &File, range: Range<u64>, mut entries: Entries) -> Result<(), Reason> {
-        check_internal(entries.block())?;
+        let (mut first, mut last, mut versions) = (None, Vec::new(), 0);
+        let (mut sequences, mut is_indexed_db) = (self.sequences, self.is_indexed_db);
+        while let Ok(true) = entries.advance() {
+            let Some(key) = InternalKey::parse(entries.key()) else {
+                let key = show_key(entries.key());
+                return Err(format!("{key} is not an internal key"));
+            };
+            versions += 1;
+            is_indexed_db = is_indexed_db && is_indexed_db_key(key.user_key);
+            let (low, high) = sequences.unwrap_or((key.sequence, key.sequence));
+            sequences = Some((low.min(key.sequence), high.max(key.sequence)));
+            entries.key().clone_into(&mut last);
+            first.get_or_insert_with(|| last.clone());
+        }
+        self.versions += versions;
+        (self.sequences, self.is_indexed_db) = (sequences, is_indexed_db);
+        if let Some(first) = first {
+            // An open gap before the block ends here.
+            if let Some(hole) = self.holes.last_mut().filter(|hole| hole.to.is_none()) {
+                hole.to = Some(user_key(&first).to_vec());
+            }
+            self.ends.get_or_insert((first, Vec::new())).1 = last;
+        }
         // An uncompressed block fills its frame, so the codec is only looked up otherwise.
         let is_raw = (entries.block().len() + TRAILER_LEN) as u64 == range.end - range.start;
         if is_raw {
@@ -191,26 +213,6 @@ impl Table {
         } else if self.codec.is_none_or(|codec| codec == "none") {
             let frame = file.read(range.clone());
             self.codec = frame.ok().and_then(|frame| codec_name(&frame).ok());
-        }
-        let mut last = Vec::new();
-        while let Ok(true) = entries.advance()
-            && let Some(key) = InternalKey::parse(entries.key())
-        {
-            // An open gap before the block ends here.
-            if let Some(hole) = self.holes.last_mut().filter(|hole| hole.to.is_none()) {
-                hole.to = Some(key.user_key.to_vec());
-            }
-            self.versions += 1;
-            self.is_indexed_db = self.is_indexed_db && is_indexed_db_key(key.user_key);
-            let (low, high) = self.sequences.unwrap_or((key.sequence, key.sequence));
-            self.sequences = Some((low.min(key.sequence), high.max(key.sequence)));
-            entries.key().clone_into(&mut last);
-            if self.ends.is_none() {
-                self.ends = Some((last.clone(), Vec::new()));
-            }
-        }
-        if let Some(ends) = self.ends.as_mut().filter(|_| !last.is_empty()) {
-            ends.1 = last;
         }
         self.blocks.push(range);
         Ok(())
@@ -309,21 +311,6 @@ fn index_in_place(file: &File) -> Option<Entries> {
         (len == entries.value().len()).then_some(())?;
     }
     Entries::new(block).ok()
-}
-
-/// Rejects a block with a key that is not an internal key.
-fn check_internal(block: &Bytes) -> Result<(), Reason> {
-    let entries = Entries::new(block.clone());
-    let mut entries = entries.map_err(|_| Reason::from("it has no entries"))?;
-    while let Ok(true) = entries.advance() {
-        if InternalKey::parse(entries.key()).is_none() {
-            return Err(format!(
-                "{} is not an internal key",
-                show_key(entries.key())
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// A version of a key.

@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use leveltable::format::{BlockHandle, Defect, Pieces, Properties, open_frame, verify_frame};
+use leveltable::format::{BlockHandle, Defect, Pieces, Properties};
 use leveltable::sister_crates::Order;
 use leveltable::{Error, ErrorKind, Result, Section};
 
 use super::filter::Filter;
 use super::options::VerifyOptions;
 use super::report::{Place, VerifyReport};
-use crate::file::File;
+use crate::file::{File, open_sound};
 
 /// Start and end of a block in the file, its trailer included.
 pub(super) type Extent = (u64, u64, Section);
@@ -83,8 +83,7 @@ impl<'a> Run<'a> {
         let frame = frame.map_err(|error| self.report.find_error(place, &error));
         let frame = frame.ok()?;
         self.account(section, range);
-        let payload = verify_frame(&frame).and_then(|()| open_frame(&frame));
-        self.accept(place, payload.and_then(decode))
+        self.accept(place, open_sound(&frame).and_then(decode))
     }
 
     /// Reports the defect, if there is one.
