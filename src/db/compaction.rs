@@ -1,8 +1,15 @@
 //! Which versions of a user key outlive a compaction.
 
+use crate::comparator::Order;
+#[cfg(doc)]
 use crate::db::cursor::DbCursor;
+use crate::db::entry::check_entry;
 use crate::error::Result;
 use crate::format::internal_key::{InternalKey, ValueType};
+use crate::read::parts::bounds::Direction;
+use crate::read::walk::ends::Walk;
+use crate::read::walk::table_walk::TableWalk;
+use crate::sorted_input::SortedInput;
 
 /// The entries that outlive a compaction: those that somebody can still see; made by [`DbCursor::compact`].
 ///
@@ -12,7 +19,9 @@ use crate::format::internal_key::{InternalKey, ValueType};
 #[must_use]
 pub struct Compaction<D = fn(&[u8]) -> bool> {
     /// Over all versions.
-    pub(super) versions: DbCursor,
+    versions: TableWalk,
+    /// The order of user keys.
+    order: Order,
     /// Ascending.
     snapshots: Vec<u64>,
     /// Whether a deletion of this user key hides nothing.
@@ -23,38 +32,19 @@ pub struct Compaction<D = fn(&[u8]) -> bool> {
     last_key: Vec<u8>,
 }
 
-impl DbCursor {
-    /// Starts a compaction of all entries of the cursor, wherever it stands and whatever it shows: usually of a
-    /// [merge](crate::DbTable::merge).
-    ///
-    /// It keeps the newest version of each user key, and each older one that one of `snapshots` sees: the newest at or
-    /// below that sequence number. Deletions are versions like others, since they hide older ones in tables that are not compacted;
-    /// see [`drop_deletions`](Compaction::drop_deletions). This is LevelDB's rule, except that LevelDB keeps all that is newer than
-    /// the oldest snapshot.
-    ///
-    /// ```
-    /// # use leveltable::{OpenOptions, WriteOptions};
-    /// # let mut file = Vec::new();
-    /// # let mut old = WriteOptions::new().build_db(&mut file);
-    /// old.put("apple", 9, "green")?;
-    /// old.put("apple", 6, "yellow")?; // not seen
-    /// old.put("apple", 4, "red")?; // seen at 5
-    /// old.delete("banana", 3)?;
-    /// # old.finish()?;
-    /// # let table = OpenOptions::new().open_db_source(file)?;
-    /// let mut builder = WriteOptions::new().build_db(Vec::new());
-    /// let mut kept = table.cursor().compact([5]).drop_deletions(true);
-    /// while let Some((key, value)) = kept.next()? {
-    ///     builder.add(key, value)?;
-    /// }
-    /// assert_eq!(builder.table_mut().entries(), 2);
-    /// # Ok::<(), leveltable::Error>(())
-    /// ```
-    pub fn compact(self, snapshots: impl IntoIterator<Item = u64>) -> Compaction {
+impl Compaction {
+    /// Over all entries of `versions`, whose user keys are in this order.
+    pub(super) fn of_walk(
+        mut versions: TableWalk,
+        order: Order,
+        snapshots: impl IntoIterator<Item = u64>,
+    ) -> Compaction {
+        versions.rewind();
         let mut snapshots: Vec<u64> = snapshots.into_iter().collect();
         snapshots.sort_unstable();
         Compaction {
-            versions: self.showing(None),
+            versions,
+            order,
             snapshots,
             drops: |_| false,
             last: None,
@@ -94,6 +84,7 @@ impl<D: FnMut(&[u8]) -> bool> Compaction<D> {
     pub fn drop_deletions_where<W: FnMut(&[u8]) -> bool>(self, hides_nothing: W) -> Compaction<W> {
         Compaction {
             versions: self.versions,
+            order: self.order,
             snapshots: self.snapshots,
             drops: hides_nothing,
             last: self.last,
@@ -110,19 +101,23 @@ impl<D: FnMut(&[u8]) -> bool> Compaction<D> {
     /// Same as [`DbCursor::next`]. After an error, every further call returns it again.
     #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend")]
     pub fn next(&mut self) -> Result<Option<(InternalKey<'_>, &[u8])>> {
-        while self.versions.next()? {
+        loop {
+            let moved = self.versions.step(Direction::Forward)?;
+            if !check_entry(&mut self.versions, moved)? {
+                return Ok(None);
+            }
             if self.keeps_version() {
-                return Ok(Some((self.versions.internal_key(), self.versions.value())));
+                let key = InternalKey::of_checked(self.versions.key());
+                return Ok(Some((key, self.versions.value())));
             }
         }
-        Ok(None)
     }
 
     /// Whether anybody sees the current version, rather than a newer one of the same key.
     fn keeps_version(&mut self) -> bool {
-        let (key, order) = (self.versions.internal_key(), &self.versions.order);
+        let key = InternalKey::of_checked(self.versions.key());
         let older = self.snapshots.partition_point(|&at| at < key.sequence);
-        let is_same = |_: &usize| order.compare(key.user_key, &self.last_key).is_eq();
+        let is_same = |_: &usize| self.order.compare(key.user_key, &self.last_key).is_eq();
         // A snapshot sees a version from its own number up to that of the next newer one.
         let newer = self.last.filter(is_same);
         let is_seen = newer.is_none_or(|newer| older < newer);
@@ -132,5 +127,20 @@ impl<D: FnMut(&[u8]) -> bool> Compaction<D> {
         self.last = Some(older);
         let is_last = key.value_type == ValueType::Deletion && older == 0;
         is_seen && !(is_last && (self.drops)(key.user_key))
+    }
+}
+
+/// The remaining entries of the compaction. The key is the stored one: user key, sequence number and type.
+impl<D: FnMut(&[u8]) -> bool> SortedInput for Compaction<D> {
+    fn advance(&mut self) -> Result<bool> {
+        Ok(self.next()?.is_some())
+    }
+
+    fn key(&self) -> &[u8] {
+        self.versions.key()
+    }
+
+    fn value(&self) -> &[u8] {
+        self.versions.value()
     }
 }

@@ -1,20 +1,22 @@
 //! Walking a database's tables in both directions: all versions, or what a snapshot sees.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::comparator::Order;
-use crate::db::entry::DbEntry;
+use crate::comparator::{Comparator, Order};
+use crate::db::compaction::Compaction;
+use crate::db::entry::{DbEntry, check_entry};
 #[cfg(doc)]
 use crate::db::table::DbTable;
-use crate::error::Result;
-use crate::format::internal_key::{
-    InternalKey, MAX_SEQUENCE, ValueType, not_internal, tag, user_key, user_order,
-};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::internal_key::{InternalKey, MAX_SEQUENCE, ValueType, user_key, user_order};
 use crate::read::parts::bounds::Direction;
 use crate::read::walk::ends::Walk;
+use crate::read::walk::inputs::sorted_cursor;
 use crate::read::walk::table_walk::TableWalk;
+use crate::sorted_input::{SortedCursor, SortedInput};
 
 /// A position in one or several tables of a database, on an entry or between entries, that moves in both directions; made
 /// by [`DbTable::cursor`] and [`DbTable::merge`].
@@ -54,11 +56,11 @@ use crate::read::walk::table_walk::TableWalk;
 pub struct DbCursor {
     /// Shows stored keys. In a snapshot, on the way forward, it stands on the current entry; on the way back on the last
     /// entry before those of the current user key.
-    pub(super) stored: TableWalk,
+    stored: TableWalk,
     /// The order of user keys.
-    pub(super) order: Order,
+    order: Order,
     /// The sequence number of the snapshot that is shown; `None` if all entries are shown.
-    pub(super) snapshot: Option<u64>,
+    snapshot: Option<u64>,
     /// The current entry on the way back through a snapshot, if `on_kept`: the stored cursor has left it. On the way forward, a
     /// stored key with the user key whose other entries are passed over.
     kept: (Vec<u8>, Bytes),
@@ -82,21 +84,58 @@ impl DbCursor {
     /// deletion. [`MAX_SEQUENCE`] sees the newest of all.
     ///
     /// The cursor returned stands before the first entry. A move costs a step for every version that it passes over.
-    pub fn at(self, sequence: u64) -> DbCursor {
-        self.showing(Some(sequence))
-    }
-
-    /// Shows a snapshot or all entries, from the first on.
-    pub(super) fn showing(mut self, snapshot: Option<u64>) -> DbCursor {
-        self.snapshot = snapshot;
+    pub fn at(mut self, sequence: u64) -> DbCursor {
+        self.snapshot = Some(sequence);
         self.stored.rewind();
         self.on_kept = false;
         self
     }
 
-    /// The current key.
-    pub(super) fn internal_key(&self) -> InternalKey<'_> {
-        InternalKey::new(self.user_key(), self.sequence(), self.value_type())
+    /// Starts a compaction of all entries of the cursor, wherever it stands and whatever it shows: usually of a
+    /// [merge](crate::DbTable::merge).
+    ///
+    /// It keeps the newest version of each user key, and each older one that one of `snapshots` sees: the newest at or
+    /// below that sequence number. Deletions are versions like others, since they hide older ones in tables that are not compacted;
+    /// see [`drop_deletions`](Compaction::drop_deletions). This is LevelDB's rule, except that LevelDB keeps all that is newer than
+    /// the oldest snapshot.
+    ///
+    /// ```
+    /// # use leveltable::{OpenOptions, WriteOptions};
+    /// # let mut file = Vec::new();
+    /// # let mut old = WriteOptions::new().build_db(&mut file);
+    /// old.put("apple", 9, "green")?;
+    /// old.put("apple", 6, "yellow")?; // not seen
+    /// old.put("apple", 4, "red")?; // seen at 5
+    /// old.delete("banana", 3)?;
+    /// # old.finish()?;
+    /// # let table = OpenOptions::new().open_db_source(file)?;
+    /// let mut builder = WriteOptions::new().build_db(Vec::new());
+    /// let mut kept = table.cursor().compact([5]).drop_deletions(true);
+    /// while let Some((key, value)) = kept.next()? {
+    ///     builder.add(key, value)?;
+    /// }
+    /// assert_eq!(builder.table_mut().entries(), 2);
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    pub fn compact(self, snapshots: impl IntoIterator<Item = u64>) -> Compaction {
+        Compaction::of_walk(self.stored, self.order, snapshots)
+    }
+
+    /// The walk over all versions, unless a snapshot is shown.
+    pub(super) fn into_versions(self) -> Result<TableWalk> {
+        match self.snapshot {
+            None => Ok(self.stored),
+            Some(_) => Err(Error::new(
+                ErrorKind::InvalidState,
+                "a range shows a snapshot, and a merge takes all versions: merge ranges of the tables, and call `at` on the merge",
+            )),
+        }
+    }
+
+    /// The current key; an empty one if the cursor is on no entry.
+    #[inline]
+    fn internal_key(&self) -> InternalKey<'_> {
+        InternalKey::of_checked(self.stored_key())
     }
 
     /// The current key as it is stored; empty if the cursor is on no entry.
@@ -124,13 +163,13 @@ impl DbCursor {
     /// The current entry's sequence number; 0 unless the cursor [is on an entry](DbCursor::is_valid).
     #[inline]
     pub fn sequence(&self) -> u64 {
-        tag(self.stored_key()).unwrap_or(0) >> 8
+        self.internal_key().sequence
     }
 
     /// Whether the current entry is a value or a deletion; a deletion unless the cursor [is on an entry](DbCursor::is_valid).
     #[inline]
     pub fn value_type(&self) -> ValueType {
-        ValueType::of_tag(tag(self.stored_key()).unwrap_or(0))
+        self.internal_key().value_type
     }
 
     /// The current value; empty for a deletion, and unless the cursor [is on an entry](DbCursor::is_valid).
@@ -174,12 +213,12 @@ impl DbCursor {
     }
 
     /// The order of stored keys.
-    pub(super) fn order(&self) -> Result<&Order> {
+    fn order(&self) -> Result<&Order> {
         self.stored.order()
     }
 
     /// Moves to the first entry that is shown whose stored key is at or after `key`.
-    pub(super) fn seek_stored(&mut self, key: &[u8]) -> Result<bool> {
+    fn seek_stored(&mut self, key: &[u8]) -> Result<bool> {
         let mut found = self.seek(user_key(key))?;
         while found && self.stored.order()?.compare(self.stored_key(), key).is_lt() {
             found = self.step(Direction::Forward)?;
@@ -213,7 +252,7 @@ impl DbCursor {
     /// Completes a move in `direction`, after which any user key may be shown.
     fn finish_move(&mut self, found: bool, direction: Direction) -> Result<bool> {
         match (self.snapshot, direction) {
-            (None, _) => self.check_entry(found),
+            (None, _) => check_entry(&mut self.stored, found),
             (Some(snapshot), Direction::Forward) => self.find_next(snapshot, found, false),
             (Some(snapshot), Direction::Backward) => self.find_previous(snapshot, found),
         }
@@ -222,7 +261,7 @@ impl DbCursor {
     /// Moves on to the first entry that the snapshot shows, from the current one on if it was `found`. Passes over the user
     /// key that is `kept` if `is_passing`.
     fn find_next(&mut self, snapshot: u64, mut found: bool, mut is_passing: bool) -> Result<bool> {
-        while self.check_entry(found)? {
+        while check_entry(&mut self.stored, found)? {
             let stored = self.stored.key();
             let is_passed = is_passing && self.is_same_key(stored, &self.kept.0);
             if !is_passed && self.sequence() <= snapshot {
@@ -241,7 +280,7 @@ impl DbCursor {
     /// entries of that key. Begins with the current entry if it was `found`.
     fn find_previous(&mut self, snapshot: u64, mut found: bool) -> Result<bool> {
         let mut is_kept = false;
-        while self.check_entry(found)? {
+        while check_entry(&mut self.stored, found)? {
             let stored = self.stored.key();
             if is_kept && !self.is_same_key(stored, &self.kept.0) {
                 break;
@@ -260,20 +299,6 @@ impl DbCursor {
     /// Whether two stored keys have the same user key.
     fn is_same_key(&self, a: &[u8], b: &[u8]) -> bool {
         self.order.compare(user_key(a), user_key(b)).is_eq()
-    }
-
-    /// Passes on whether the stored cursor reached an entry. Takes away its position if that entry's key is not an
-    /// internal key.
-    #[inline]
-    fn check_entry(&mut self, moved: bool) -> Result<bool> {
-        match self.stored.key().last_chunk::<8>() {
-            Some([0 | 1, ..]) => Ok(true),
-            _ if !moved => Ok(false),
-            _ => {
-                let defect = not_internal(self.stored.key());
-                Err(self.stored.fail(defect))
-            }
-        }
     }
 }
 
@@ -294,7 +319,7 @@ impl Walk for DbCursor {
             return self.step_in_snapshot(snapshot, direction);
         }
         let moved = self.stored.step(direction)?;
-        self.check_entry(moved)
+        check_entry(&mut self.stored, moved)
     }
 
     fn seek_to_start(&mut self, direction: Direction) -> Result<bool> {
@@ -316,3 +341,8 @@ impl Walk for DbCursor {
         self.stored.compare(&other.stored)
     }
 }
+
+sorted_cursor!(
+    /// From the cursor's position on. The key is the stored one: user key, sequence number and type; seeks are for stored keys, too.
+    DbCursor, stored_key, seek_stored
+);

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 
-use crate::format::internal_key::{InternalKey, ValueType};
+use crate::error::Result;
+use crate::format::internal_key::{InternalKey, ValueType, not_internal};
+use crate::read::walk::table_walk::TableWalk;
 
 /// The state of a user key at some sequence number: a value or a deletion; returned by [`DbTable::get`](crate::DbTable::get).
 ///
@@ -69,4 +71,15 @@ impl DbEntry {
         };
         DbEntry::new(Bytes::copy_from_slice(key.user_key), key.sequence, version)
     }
+}
+
+/// Passes on whether a walk over stored keys has `moved` to an entry. Takes away its position if the entry's key is not an
+/// internal key.
+#[inline]
+pub(super) fn check_entry(stored: &mut TableWalk, moved: bool) -> Result<bool> {
+    if InternalKey::parse(stored.key()).is_some() || !moved {
+        return Ok(moved);
+    }
+    let defect = not_internal(stored.key());
+    Err(stored.fail(defect))
 }

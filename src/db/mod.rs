@@ -37,7 +37,6 @@ pub(crate) mod builder;
 mod compaction;
 pub(crate) mod cursor;
 pub(crate) mod entry;
-mod inputs;
 pub(crate) mod range;
 mod snapshot;
 pub(crate) mod table;

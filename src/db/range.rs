@@ -4,22 +4,22 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 
+use crate::comparator::Order;
 use crate::db::cursor::DbCursor;
 use crate::db::entry::DbEntry;
 #[cfg(doc)]
-use crate::db::snapshot::Snapshot;
-use crate::db::table::{DbTable, stored_bounds};
+use crate::db::{snapshot::Snapshot, table::DbTable};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::internal_key::{ValueType, user_order};
-use crate::read::parts::bounds::{Direction, KeyRange, prefix_bounds_from};
-#[cfg(doc)]
+use crate::format::internal_key::{InternalKey, MAX_SEQUENCE, ValueType, user_order};
+use crate::read::parts::bounds::{Bounds, Direction, KeyRange, prefix_bounds_from};
 use crate::read::table::Table;
 use crate::read::walk::cursor::Cursor;
 use crate::read::walk::ends::DoubleEnded;
+use crate::read::walk::inputs::sorted_range;
 use crate::read::walk::range::no_prefix_in;
 use crate::read::walk::run::TableRun;
 use crate::read::walk::table_walk::TableWalk;
-use crate::sorted_input::SortedCursor;
+use crate::sorted_input::{SortedCursor, SortedInput};
 
 /// Entries of a database's tables, from both ends; made by [`DbTable::range`], [`Snapshot::range`] and the like, or from
 /// a [`DbCursor`].
@@ -43,7 +43,7 @@ use crate::sorted_input::SortedCursor;
 /// ```
 #[derive(Debug, Clone)]
 #[must_use]
-pub struct DbRange(pub(super) DoubleEnded<DbCursor>);
+pub struct DbRange(DoubleEnded<DbCursor>);
 
 impl DbRange {
     /// The range as a snapshot of `sequence` sees it.
@@ -77,18 +77,55 @@ impl DbRange {
         input: impl SortedCursor + Clone + Send + Sync + 'static,
         bounds: impl KeyRange,
     ) -> DbRange {
-        let (walk, error) = TableWalk::of_foreign(input, stored_bounds(&bounds.key_bounds()));
+        let (walk, error) = TableWalk::of_foreign(input, stored_bounds(bounds));
         let error = error.or_else(|| not_internal_order(&walk));
-        DbRange(DoubleEnded::new(DbCursor::of_walk(walk), error))
+        DbRange::of_walk(walk, error)
     }
 
     /// The entries, of user keys within `bounds`, of tables that are opened one at a time, when the range reaches them: see
     /// [`TableRange::of_run`](crate::TableRange::of_run). The comparator of the run is an
     /// [`InternalKeyComparator`](crate::db::InternalKeyComparator).
     pub fn of_run(run: impl TableRun + 'static, bounds: impl KeyRange) -> DbRange {
-        let walk = TableWalk::of_run(run, stored_bounds(&bounds.key_bounds()));
+        let walk = TableWalk::of_run(run, stored_bounds(bounds));
         let error = not_internal_order(&walk);
+        DbRange::of_walk(walk, error)
+    }
+
+    /// The entries of a table whose user keys are within `bounds`.
+    pub(super) fn of_table(table: &Table, bounds: impl KeyRange) -> DbRange {
+        let mut cursor = Cursor::of_table(table, stored_bounds(bounds));
+        let error = cursor.ask_prefixes().err();
+        DbRange::of_walk(TableWalk::One(cursor), error)
+    }
+
+    /// The entries of a table whose user keys begin with `prefix`, and are at or after `start`, in the order of user keys.
+    pub(super) fn of_prefix(
+        table: &Table,
+        order: &Order,
+        prefix: impl AsRef<[u8]>,
+        start: Bound<impl AsRef<[u8]>>,
+    ) -> DbRange {
+        match no_prefix_in(order) {
+            Some(error) => {
+                let cursor = DbRange::of_table(table, ..).into_cursor();
+                DbRange(DoubleEnded::new(cursor, Some(error)))
+            }
+            None => DbRange::of_table(table, prefix_bounds_from(prefix.as_ref(), start)),
+        }
+    }
+
+    fn of_walk(walk: TableWalk, error: Option<Error>) -> DbRange {
         DbRange(DoubleEnded::new(DbCursor::of_walk(walk), error))
+    }
+
+    /// The cursor at the front.
+    pub(super) fn into_cursor(self) -> DbCursor {
+        self.0.front
+    }
+
+    /// All versions, for a merge.
+    pub(super) fn into_versions(self) -> Result<TableWalk> {
+        self.0.into_whole()?.into_versions()
     }
 
     /// Takes the next entry from the front, as [`next`](Iterator::next) does, and lends it until the next call that takes from the
@@ -188,105 +225,6 @@ fn not_internal_order(walk: &TableWalk) -> Option<Error> {
     (!is_internal).then(|| Error::new(ErrorKind::Comparator, message()))
 }
 
-impl DbTable {
-    /// Returns a [cursor](DbCursor) over all entries, before the first. Reads nothing yet.
-    pub fn cursor(&self) -> DbCursor {
-        self.iter().0.front
-    }
-
-    /// All entries: user keys in order, the versions of each newest first, deletions included; from either end.
-    /// [`at`](DbTable::at) a sequence number, what a snapshot sees. Reads nothing until the first entry is taken.
-    pub fn iter(&self) -> DbRange {
-        self.range(..)
-    }
-
-    /// All entries of the user keys within `bounds`, from either end. A filter of the prefixes of user keys is checked as
-    /// by [`Table::range`], and read for that; otherwise nothing is read until the first entry is taken.
-    pub fn range(&self, bounds: impl KeyRange) -> DbRange {
-        let bounds = stored_bounds(&bounds.key_bounds());
-        let mut cursor = Cursor::of_table(&self.table, bounds);
-        let error = cursor.ask_prefixes().err();
-        let cursor = DbCursor::of_walk(TableWalk::One(cursor));
-        DbRange(DoubleEnded::new(cursor, error))
-    }
-
-    /// All entries of the user keys that begin with `prefix`, like [`range`](DbTable::range).
-    ///
-    /// Only in bytewise order do such user keys always lie together. In any other order the only item is an error of
-    /// [`ErrorKind::Comparator`]: use a range there.
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbRange {
-        self.prefix_from(prefix, Bound::<&[u8]>::Unbounded)
-    }
-
-    /// The entries of [`prefix`](DbTable::prefix) whose user keys are at or after `start`; see [`Table::prefix_from`].
-    pub fn prefix_from(&self, prefix: impl AsRef<[u8]>, start: Bound<impl AsRef<[u8]>>) -> DbRange {
-        match no_prefix_in(&self.order) {
-            Some(error) => DbRange(DoubleEnded::new(self.cursor(), Some(error))),
-            None => self.range(prefix_bounds_from(prefix.as_ref(), start)),
-        }
-    }
-
-    /// Returns a cursor over the entries of several tables of one database, or of [ranges](DbTable::range) of them, before
-    /// the first entry.
-    ///
-    /// The order in which the tables are given matters only if two of them have the same user key with the same sequence
-    /// number: these entries come in that order, and a snapshot sees the first.
-    ///
-    /// As in a [merge of plain tables](crate::Table::merge), tables that their properties or filters rule out are not read.
-    ///
-    /// ```
-    /// # use leveltable::{DbTable, OpenOptions, WriteOptions};
-    /// # fn table(changes: &[(&str, u64, Option<&str>)]) -> leveltable::Result<DbTable> {
-    /// #     let mut file = Vec::new();
-    /// #     let mut builder = WriteOptions::new().build_db(&mut file);
-    /// #     for &(key, sequence, value) in changes {
-    /// #         match value {
-    /// #             Some(value) => builder.put(key, sequence, value)?,
-    /// #             None => builder.delete(key, sequence)?,
-    /// #         }
-    /// #     }
-    /// #     builder.finish()?;
-    /// #     OpenOptions::new().open_db_source(file)
-    /// # }
-    /// let new = table(&[("apple", 9, None), ("cherry", 8, Some("dark"))])?;
-    /// let old = table(&[("apple", 4, Some("red")), ("banana", 3, Some("yellow"))])?;
-    /// let mut cursor = DbTable::merge([&new, &old])?.at(9);
-    /// assert!(cursor.seek("apple")?);
-    /// assert_eq!(cursor.user_key(), b"banana", "the apple was deleted");
-    /// let as_of_5 = DbTable::merge([new.range("a".."b"), old.range("a".."b")])?.at(5);
-    /// for entry in as_of_5 {
-    ///     let entry = entry?; // the red apple
-    ///     println!("{} at {}", entry.user_key.escape_ascii(), entry.sequence);
-    /// }
-    /// # Ok::<(), leveltable::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Comparator`] if the names of the orders of the tables' user keys differ, or an order is not known.
-    /// [`ErrorKind::InvalidState`] for a range that shows a snapshot or was advanced, and for entries of a cursor that is not before its
-    /// first.
-    pub fn merge<R: Into<DbRange>>(inputs: impl IntoIterator<Item = R>) -> Result<DbCursor> {
-        let stored = |range: R| {
-            let cursor = range.into().0.into_whole()?;
-            if cursor.snapshot.is_some() {
-                let message = "a range shows a snapshot, and a merge takes all versions: merge ranges of the tables, and call `at` on the merge";
-                return Err(Error::new(ErrorKind::InvalidState, message));
-            }
-            Ok(cursor.stored)
-        };
-        let merged = TableWalk::merge(inputs.into_iter().map(stored))?;
-        Ok(DbCursor::of_walk(TableWalk::Merge(merged)))
-    }
-}
-
-/// The whole table.
-impl From<&DbTable> for DbRange {
-    fn from(table: &DbTable) -> DbRange {
-        table.iter()
-    }
-}
-
 /// The entries from the cursor's position on: from the current one, or from the first if the cursor stands before it.
 impl IntoIterator for DbCursor {
     type Item = Result<DbEntry>;
@@ -295,4 +233,26 @@ impl IntoIterator for DbCursor {
     fn into_iter(self) -> DbRange {
         DbRange(DoubleEnded::new(self, None))
     }
+}
+
+sorted_range!(
+    /// The remaining entries of the range. The key is the stored one: user key, sequence number and type.
+    DbRange, DbEntry, DbCursor::stored_key
+);
+
+/// The bounds of the stored keys whose user keys are within bounds.
+pub(super) fn stored_bounds(bounds: impl KeyRange) -> Bounds {
+    // The newest and the oldest key that a user key could be stored under.
+    let newest = |key: Vec<u8>| InternalKey::seek_target(&key, MAX_SEQUENCE);
+    let oldest = |key: Vec<u8>| InternalKey::oldest(&key);
+    let (lower, upper) = bounds.key_bounds();
+    let lower = match lower {
+        Bound::Excluded(key) => Bound::Excluded(oldest(key)),
+        lower => lower.map(newest),
+    };
+    let upper = match upper {
+        Bound::Included(key) => Bound::Included(oldest(key)),
+        upper => upper.map(newest),
+    };
+    (lower, upper)
 }

@@ -4,19 +4,20 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 
+use crate::comparator::Order;
 use crate::db::cursor::DbCursor;
 use crate::db::entry::{DbEntry, Version};
 use crate::db::range::DbRange;
+#[cfg(doc)]
 use crate::db::table::DbTable;
 use crate::error::Result;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::block_search::SearchPart;
-use crate::format::internal_key::{InternalKey, MAX_SEQUENCE, not_internal, user_key};
+use crate::format::internal_key::{InternalKey, not_internal, user_key};
 use crate::read::parts::bounds::KeyRange;
 use crate::read::parts::index::BlockRef;
 use crate::read::store::Loaded;
-#[cfg(doc)]
 use crate::read::table::Table;
 use crate::read::table::get_many::{Lookup, Unread};
 
@@ -43,75 +44,22 @@ use crate::read::table::get_many::{Lookup, Unread};
 #[derive(Debug, Clone, Copy)]
 #[must_use]
 pub struct Snapshot<'t> {
-    table: &'t DbTable,
+    table: &'t Table,
+    /// The order of user keys.
+    order: &'t Order,
     sequence: u64,
 }
 
-impl DbTable {
-    /// Returns the table as of `sequence`. [`MAX_SEQUENCE`] sees the newest versions.
-    pub fn at(&self, sequence: u64) -> Snapshot<'_> {
+impl<'t> Snapshot<'t> {
+    /// Of a table of internal keys, whose user keys are in this order.
+    pub(super) fn new(table: &'t Table, order: &'t Order, sequence: u64) -> Snapshot<'t> {
         Snapshot {
-            table: self,
+            table,
+            order,
             sequence,
         }
     }
 
-    /// Returns the newest version of `user_key`, like [`Snapshot::get`] at [`MAX_SEQUENCE`]; `None` if the table holds
-    /// none.
-    ///
-    /// # Errors
-    ///
-    /// Errors of reading a data block; see [`Table::get`].
-    pub fn get(&self, user_key: impl AsRef<[u8]>) -> Result<Option<Version>> {
-        self.at(MAX_SEQUENCE).get(user_key)
-    }
-
-    /// Whether the table may hold a version of `user_key`, perhaps a deletion, according to filter and index alone. `false` is
-    /// certain; see [`Table::may_contain`].
-    ///
-    /// # Errors
-    ///
-    /// Same as [`Table::may_contain`].
-    pub fn may_contain(&self, user_key: impl AsRef<[u8]>) -> Result<bool> {
-        let newest = InternalKey::seek_target(user_key.as_ref(), MAX_SEQUENCE);
-        self.table.may_contain(newest)
-    }
-
-    /// Searches `block`, and the following ones that may hold more versions, for the first entry at or after `target`. `None` if it
-    /// has another user key.
-    ///
-    /// A block may hold more versions if the index key before it has the same user key: A separator that LevelDB shortened lies between two
-    /// user keys, but nothing says who wrote a table.
-    fn find_from(
-        &self,
-        mut found: BlockRef,
-        mut block: Block<Bytes>,
-        target: &[u8],
-    ) -> Result<Option<DbEntry>> {
-        let (table, opened) = (&self.table, &self.table.opened);
-        let is_same = |key| self.order.compare(key, user_key(target)).is_eq();
-        loop {
-            let mut cursor = BlockCursor::new(block);
-            let locate = |defect| opened.store.locate(found, defect);
-            let sought = cursor.seek(target, table.order()?, SearchPart::default());
-            if sought.map_err(locate)? {
-                let Some(key) = InternalKey::parse(cursor.key()) else {
-                    return Err(locate(not_internal(cursor.key())));
-                };
-                let value = || cursor.block.data.slice(cursor.value_range());
-                return Ok(is_same(key.user_key).then(|| DbEntry::of(key, value)));
-            }
-            let (next, separator) = (found.block + 1, opened.parts.index.key(found));
-            if next == table.data_blocks() || !is_same(user_key(separator)) {
-                return Ok(None);
-            }
-            found = opened.block(next)?;
-            block = table.block(found)?;
-        }
-    }
-}
-
-impl Snapshot<'_> {
     /// Returns the version of `user_key` that the snapshot sees; `None` if the table holds none.
     ///
     /// Reads at most one data block, and none if the filter rejects the key. Reads a second one if an index key has this user
@@ -131,12 +79,11 @@ impl Snapshot<'_> {
     /// Same as [`get`](Snapshot::get).
     pub fn get_entry(&self, user_key: impl AsRef<[u8]>) -> Result<Option<DbEntry>> {
         let target = InternalKey::seek_target(user_key.as_ref(), self.sequence);
-        let table = &self.table.table;
-        let Some(first) = table.candidate(&target, table.order()?)? else {
+        let Some(first) = self.table.candidate(&target, self.table.order()?)? else {
             return Ok(None);
         };
         let first = first.to_ref();
-        self.table.find_from(first, table.block(first)?, &target)
+        self.find_from(first, self.table.block(first)?, &target)
     }
 
     /// Returns the entries of many user keys, in the order of `user_keys`, like [`get_entry`](Snapshot::get_entry).
@@ -147,11 +94,10 @@ impl Snapshot<'_> {
     ///
     /// Same as [`get`](Snapshot::get), for a block that cannot be read; no entry is returned then.
     pub fn get_entries<K: AsRef<[u8]>>(&self, user_keys: &[K]) -> Result<Vec<Option<DbEntry>>> {
-        let table = &self.table.table;
         let mut wanted = Vec::with_capacity(user_keys.len());
         for (position, user_key) in user_keys.iter().enumerate() {
             let key = InternalKey::seek_target(user_key.as_ref(), self.sequence);
-            let first = table.candidate(&key, table.order()?)?;
+            let first = self.table.candidate(&key, self.table.order()?)?;
             wanted.extend(first.map(|found| Lookup {
                 found,
                 position,
@@ -161,13 +107,13 @@ impl Snapshot<'_> {
         let mut entries = vec![None; user_keys.len()];
         let mut search = |wanted: &Lookup<'_, Vec<u8>>, (bytes, block): Loaded<'_>| {
             let found = wanted.found.to_ref();
-            let block = table.parse(found, bytes.slice(block))?;
+            let block = self.table.parse(found, bytes.slice(block))?;
             if let Some(slot) = entries.get_mut(wanted.position) {
-                *slot = self.table.find_from(found, block, &wanted.key)?;
+                *slot = self.find_from(found, block, &wanted.key)?;
             }
             Ok(())
         };
-        let mut unread = Unread::new(table);
+        let mut unread = Unread::new(self.table);
         unread.search_held(wanted, &mut search)?;
         unread.search(&mut search)?;
         Ok(entries)
@@ -184,7 +130,7 @@ impl Snapshot<'_> {
 
     /// Returns a [cursor](DbCursor) over what the snapshot sees, before the first entry. Reads nothing yet.
     pub fn cursor(&self) -> DbCursor {
-        self.table.cursor().at(self.sequence)
+        self.iter().into_cursor()
     }
 
     /// Returns an iterator over all that the snapshot sees, from either end. Reads nothing until the first entry is taken.
@@ -194,19 +140,19 @@ impl Snapshot<'_> {
 
     /// Returns an iterator over the user keys within `bounds` that the snapshot sees, from either end; see [`DbTable::range`].
     pub fn range(&self, bounds: impl KeyRange) -> DbRange {
-        self.table.range(bounds).at(self.sequence)
+        DbRange::of_table(self.table, bounds).at(self.sequence)
     }
 
     /// Returns an iterator over the user keys that begin with `prefix` and that the snapshot sees, from either end; see
     /// [`DbTable::prefix`].
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbRange {
-        self.table.prefix(prefix).at(self.sequence)
+        self.prefix_from(prefix, Bound::<&[u8]>::Unbounded)
     }
 
     /// Returns the entries of [`prefix`](Snapshot::prefix) whose user keys are at or after `start`; see
     /// [`Table::prefix_from`].
     pub fn prefix_from(&self, prefix: impl AsRef<[u8]>, start: Bound<impl AsRef<[u8]>>) -> DbRange {
-        self.table.prefix_from(prefix, start).at(self.sequence)
+        DbRange::of_prefix(self.table, self.order, prefix, start).at(self.sequence)
     }
 
     /// Returns the first entry that the snapshot sees; `None` if there is none.
@@ -225,5 +171,38 @@ impl Snapshot<'_> {
     /// Same as [`first`](Snapshot::first).
     pub fn last(&self) -> Result<Option<DbEntry>> {
         self.iter().next_back().transpose()
+    }
+
+    /// Searches `block`, and the following ones that may hold more versions, for the first entry at or after `target`. `None` if it
+    /// has another user key.
+    ///
+    /// A block may hold more versions if the index key before it has the same user key: A separator that LevelDB shortened lies between two
+    /// user keys, but nothing says who wrote a table.
+    fn find_from(
+        &self,
+        mut found: BlockRef,
+        mut block: Block<Bytes>,
+        target: &[u8],
+    ) -> Result<Option<DbEntry>> {
+        let opened = &self.table.opened;
+        let is_same = |key| self.order.compare(key, user_key(target)).is_eq();
+        loop {
+            let mut cursor = BlockCursor::new(block);
+            let locate = |defect| opened.store.locate(found, defect);
+            let sought = cursor.seek(target, self.table.order()?, SearchPart::default());
+            if sought.map_err(locate)? {
+                let Some(key) = InternalKey::parse(cursor.key()) else {
+                    return Err(locate(not_internal(cursor.key())));
+                };
+                let value = || cursor.block.data.slice(cursor.value_range());
+                return Ok(is_same(key.user_key).then(|| DbEntry::of(key, value)));
+            }
+            let (next, separator) = (found.block + 1, opened.parts.index.key(found));
+            if next == self.table.data_blocks() || !is_same(user_key(separator)) {
+                return Ok(None);
+            }
+            found = opened.block(next)?;
+            block = self.table.block(found)?;
+        }
     }
 }

@@ -6,6 +6,10 @@ use std::path::Path;
 use bytes::Bytes;
 
 use crate::comparator::Order;
+use crate::db::cursor::DbCursor;
+use crate::db::entry::Version;
+use crate::db::range::{DbRange, stored_bounds};
+use crate::db::snapshot::Snapshot;
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::{Result, Section};
@@ -16,12 +20,13 @@ use crate::format::internal_key::{
 };
 use crate::read::open::options::OpenOptions;
 use crate::read::open::recognise::may_be_internal;
-use crate::read::parts::bounds::{Bounds, KeyRange};
+use crate::read::parts::bounds::KeyRange;
 use crate::read::source::Source;
 use crate::read::store::ReadOptions;
 use crate::read::table::Table;
 use crate::read::table::opened::Opened;
 use crate::read::table::table_cache::OpenTable;
+use crate::read::walk::table_walk::TableWalk;
 
 /// A table of a LevelDB database (`000005.ldb` beside `CURRENT` and `MANIFEST-*`): user keys with
 /// sequence numbers, deletions and several versions of a key.
@@ -45,9 +50,10 @@ use crate::read::table::table_cache::OpenTable;
 /// ```
 #[derive(Debug, Clone)]
 pub struct DbTable {
-    pub(super) table: Table,
+    /// Has internal keys.
+    table: Table,
     /// The order of user keys.
-    pub(super) order: Order,
+    order: Order,
 }
 
 impl OpenOptions {
@@ -102,6 +108,108 @@ impl DbTable {
         }
     }
 
+    /// Returns the table as of `sequence`. [`MAX_SEQUENCE`] sees the newest versions.
+    pub fn at(&self, sequence: u64) -> Snapshot<'_> {
+        Snapshot::new(&self.table, &self.order, sequence)
+    }
+
+    /// Returns the newest version of `user_key`, like [`Snapshot::get`] at [`MAX_SEQUENCE`]; `None` if the table holds
+    /// none.
+    ///
+    /// # Errors
+    ///
+    /// Errors of reading a data block; see [`Table::get`].
+    pub fn get(&self, user_key: impl AsRef<[u8]>) -> Result<Option<Version>> {
+        self.at(MAX_SEQUENCE).get(user_key)
+    }
+
+    /// Whether the table may hold a version of `user_key`, perhaps a deletion, according to filter and index alone. `false` is
+    /// certain; see [`Table::may_contain`].
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Table::may_contain`].
+    pub fn may_contain(&self, user_key: impl AsRef<[u8]>) -> Result<bool> {
+        let newest = InternalKey::seek_target(user_key.as_ref(), MAX_SEQUENCE);
+        self.table.may_contain(newest)
+    }
+
+    /// Returns a [cursor](DbCursor) over all entries, before the first. Reads nothing yet.
+    pub fn cursor(&self) -> DbCursor {
+        self.iter().into_cursor()
+    }
+
+    /// All entries: user keys in order, the versions of each newest first, deletions included; from either end.
+    /// [`at`](DbTable::at) a sequence number, what a snapshot sees. Reads nothing until the first entry is taken.
+    pub fn iter(&self) -> DbRange {
+        self.range(..)
+    }
+
+    /// All entries of the user keys within `bounds`, from either end. A filter of the prefixes of user keys is checked as
+    /// by [`Table::range`], and read for that; otherwise nothing is read until the first entry is taken.
+    pub fn range(&self, bounds: impl KeyRange) -> DbRange {
+        DbRange::of_table(&self.table, bounds)
+    }
+
+    /// All entries of the user keys that begin with `prefix`, like [`range`](DbTable::range).
+    ///
+    /// Only in bytewise order do such user keys always lie together. In any other order the only item is an error of
+    /// [`ErrorKind::Comparator`]: use a range there.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbRange {
+        self.prefix_from(prefix, Bound::<&[u8]>::Unbounded)
+    }
+
+    /// The entries of [`prefix`](DbTable::prefix) whose user keys are at or after `start`; see [`Table::prefix_from`].
+    pub fn prefix_from(&self, prefix: impl AsRef<[u8]>, start: Bound<impl AsRef<[u8]>>) -> DbRange {
+        DbRange::of_prefix(&self.table, &self.order, prefix, start)
+    }
+
+    /// Returns a cursor over the entries of several tables of one database, or of [ranges](DbTable::range) of them, before
+    /// the first entry.
+    ///
+    /// The order in which the tables are given matters only if two of them have the same user key with the same sequence
+    /// number: these entries come in that order, and a snapshot sees the first.
+    ///
+    /// As in a [merge of plain tables](crate::Table::merge), tables that their properties or filters rule out are not read.
+    ///
+    /// ```
+    /// # use leveltable::{DbTable, OpenOptions, WriteOptions};
+    /// # fn table(changes: &[(&str, u64, Option<&str>)]) -> leveltable::Result<DbTable> {
+    /// #     let mut file = Vec::new();
+    /// #     let mut builder = WriteOptions::new().build_db(&mut file);
+    /// #     for &(key, sequence, value) in changes {
+    /// #         match value {
+    /// #             Some(value) => builder.put(key, sequence, value)?,
+    /// #             None => builder.delete(key, sequence)?,
+    /// #         }
+    /// #     }
+    /// #     builder.finish()?;
+    /// #     OpenOptions::new().open_db_source(file)
+    /// # }
+    /// let new = table(&[("apple", 9, None), ("cherry", 8, Some("dark"))])?;
+    /// let old = table(&[("apple", 4, Some("red")), ("banana", 3, Some("yellow"))])?;
+    /// let mut cursor = DbTable::merge([&new, &old])?.at(9);
+    /// assert!(cursor.seek("apple")?);
+    /// assert_eq!(cursor.user_key(), b"banana", "the apple was deleted");
+    /// let as_of_5 = DbTable::merge([new.range("a".."b"), old.range("a".."b")])?.at(5);
+    /// for entry in as_of_5 {
+    ///     let entry = entry?; // the red apple
+    ///     println!("{} at {}", entry.user_key.escape_ascii(), entry.sequence);
+    /// }
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Comparator`] if the names of the orders of the tables' user keys differ, or an order is not known.
+    /// [`ErrorKind::InvalidState`] for a range that shows a snapshot or was advanced, and for entries of a cursor that is not before its
+    /// first.
+    pub fn merge<R: Into<DbRange>>(inputs: impl IntoIterator<Item = R>) -> Result<DbCursor> {
+        let versions = inputs.into_iter().map(|input| input.into().into_versions());
+        let merged = TableWalk::merge(versions)?;
+        Ok(DbCursor::of_walk(TableWalk::Merge(merged)))
+    }
+
     /// Returns approximately how many bytes of the file all versions of the user keys within `bounds` take; see
     /// [`Table::approximate_bytes`].
     ///
@@ -109,8 +217,7 @@ impl DbTable {
     ///
     /// Same as [`Table::approximate_bytes`].
     pub fn approximate_bytes(&self, bounds: impl KeyRange) -> Result<u64> {
-        let bounds = stored_bounds(&bounds.key_bounds());
-        self.table.approximate_bytes(bounds)
+        self.table.approximate_bytes(stored_bounds(bounds))
     }
 
     /// Returns a user key before which about `fraction` of the bytes of all entries lie; see
@@ -132,24 +239,15 @@ impl DbTable {
     }
 }
 
+/// The whole table.
+impl From<&DbTable> for DbRange {
+    fn from(table: &DbTable) -> DbRange {
+        table.iter()
+    }
+}
+
 impl OpenTable for DbTable {
     fn weight(&self) -> usize {
         self.table.weight()
     }
-}
-
-/// The bounds of the stored keys whose user keys are within bounds.
-pub(super) fn stored_bounds((lower, upper): &Bounds) -> Bounds {
-    // The newest and the oldest key that a user key could be stored under.
-    let newest = |key: &Vec<u8>| InternalKey::seek_target(key, MAX_SEQUENCE);
-    let oldest = |key: &Vec<u8>| InternalKey::oldest(key);
-    let lower = match lower {
-        Bound::Excluded(key) => Bound::Excluded(oldest(key)),
-        lower => lower.as_ref().map(newest),
-    };
-    let upper = match upper {
-        Bound::Included(key) => Bound::Included(oldest(key)),
-        upper => upper.as_ref().map(newest),
-    };
-    (lower, upper)
 }

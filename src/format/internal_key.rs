@@ -33,17 +33,6 @@ pub enum ValueType {
     Value = 1,
 }
 
-impl ValueType {
-    /// The type in a tag of a key that [parses](InternalKey::parse).
-    #[inline]
-    pub(crate) fn of_tag(tag: u64) -> ValueType {
-        match tag & 0xff {
-            0 => ValueType::Deletion,
-            _ => ValueType::Value,
-        }
-    }
-}
-
 /// A parsed internal key: a change of a user key.
 ///
 /// ```
@@ -67,11 +56,22 @@ pub struct InternalKey<'a> {
 
 impl<'a> InternalKey<'a> {
     /// Parses a stored key; `None` if it is shorter than 8 bytes or its type is above 1.
+    #[inline]
     pub fn parse(stored: &'a [u8]) -> Option<InternalKey<'a>> {
+        let is_internal = matches!(stored.last_chunk::<TAG_LEN>(), Some([0 | 1, ..]));
+        is_internal.then(|| InternalKey::of_checked(stored))
+    }
+
+    /// Takes a stored key that [parses](InternalKey::parse) apart. An empty one is a deletion with the sequence number 0.
+    #[inline]
+    pub(crate) fn of_checked(stored: &'a [u8]) -> InternalKey<'a> {
         let (user_key, tag) = split(stored);
-        let tag = tag.filter(|tag| tag & 0xff <= ValueType::Value as u64)?;
-        let value_type = ValueType::of_tag(tag);
-        Some(InternalKey::new(user_key, tag >> 8, value_type))
+        let tag = tag.unwrap_or(0);
+        let value_type = match tag & 0xff {
+            0 => ValueType::Deletion,
+            _ => ValueType::Value,
+        };
+        InternalKey::new(user_key, tag >> 8, value_type)
     }
 
     #[inline]
