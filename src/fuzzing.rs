@@ -4,5 +4,5 @@
 
 pub use crate::format::block::Block;
 pub use crate::format::block_cursor::BlockCursor;
-pub use crate::format::block_search::SearchPart;
+pub use crate::format::block_search::{SearchPart, find};
 pub use crate::format::filter_block::FilterBlockBuilder;

@@ -36,7 +36,7 @@ pub fn counts(stats: &Stats) -> impl Iterator<Item = (&'static str, u64)> {
 /// Sets a built-in filter policy, and whether one filter covers the whole table.
 pub fn filter_with(options: WriteOptions, policy: &BuiltIn, bits_per_key: f64) -> WriteOptions {
     let mut options = options.whole_table_filter(policy.whole_table);
-    options.filter = Some((policy.make)(bits_per_key));
+    options.0.filter = Some((policy.make)(bits_per_key));
     options
 }
 
@@ -77,7 +77,7 @@ pub fn data_frame(table: &Table, i: usize) -> Result<Bytes> {
 
 /// The order of the keys that the builder takes.
 pub fn order_of<D: Destination>(builder: &TableBuilder<D>) -> &Order {
-    &builder.options.order
+    &builder.settings.order
 }
 
 /// A table's codec, filter and properties, as far as they are known.
@@ -94,7 +94,7 @@ pub struct Style {
 /// Gives the new table this style, except where its options say otherwise. Returns whether blocks end where
 /// [`flush`](TableBuilder::flush) says, and only there: then no option said how large they are.
 pub fn imitate<D: Destination>(builder: &mut TableBuilder<D>, style: &Style) -> bool {
-    let options = &mut builder.options;
+    let options = &mut builder.settings;
     let keeps_blocks = !options.chose_blocks;
     if keeps_blocks {
         options.block_size = usize::MAX;
@@ -106,7 +106,8 @@ pub fn imitate<D: Destination>(builder: &mut TableBuilder<D>, style: &Style) -> 
         let name = name.as_deref();
         let is_kept = |policy: &&BuiltIn| Some(policy.reader().name()) == name;
         if let Some(policy) = POLICIES.iter().find(is_kept) {
-            *options = filter_with(options.clone(), policy, 10.0);
+            options.filter = Some((policy.make)(10.0));
+            options.whole_table = policy.whole_table;
         } else if name.is_none() {
             options.filter = None;
         }

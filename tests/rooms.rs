@@ -274,6 +274,81 @@ fn imports_point_down_only() {
     assert_eq!(wrong, Vec::<String>::new());
 }
 
+/// Public types whose methods are still in several files of a room.
+const SCATTERED: [&str; 4] = ["AsyncTable", "OpenOptions", "Source", "Table"];
+
+/// The types that a file declares, and whether each is public.
+fn declared(code: &str) -> BTreeMap<&str, bool> {
+    let mut types = BTreeMap::new();
+    for line in code.lines() {
+        let mut words = line.split(' ').skip_while(|word| word.starts_with("pub"));
+        if let (Some("struct" | "enum"), Some(mut name)) = (words.next(), words.next()) {
+            types.insert(take_name(&mut name), line.starts_with("pub "));
+        }
+    }
+    types
+}
+
+/// The types with methods in a file, apart from those of traits.
+fn types_with_methods(code: &str) -> BTreeSet<&str> {
+    let blocks = code.split("\nimpl").skip(1);
+    let headers = blocks.map(|block| block.split('{').next().unwrap());
+    let own = headers.filter(|header| !header.contains(" for "));
+    own.map(|header| take_name(&mut without_generics(header)))
+        .collect()
+}
+
+/// What follows the generic parameters of an `impl`, if there are any.
+fn without_generics(header: &str) -> &str {
+    let mut depth = 0;
+    let end = header.char_indices().find(|&(at, c)| {
+        match c {
+            '<' => depth += 1,
+            '>' if !header[..at].ends_with('-') => depth -= 1,
+            _ => {}
+        }
+        depth == 0
+    });
+    header[end.unwrap().0 + 1..].trim_start()
+}
+
+/// Whoever looks for a method of a type finds it beside the others. Algorithms in other files are functions.
+#[test]
+fn the_methods_of_a_type_stand_together() {
+    let example = "\nimpl<D: FnMut(&[u8]) -> bool> A<D> {}\nimpl T for B {}\nimpl C<u8> {}";
+    assert_eq!(types_with_methods(example), BTreeSet::from(["A", "C"]));
+
+    let mut files = BTreeMap::new();
+    visit(&root().join("src"), "", &mut files);
+    for code in files.values_mut() {
+        *code = code_of(code);
+    }
+    let types = files.iter().map(|(module, code)| (module, declared(code)));
+    let types: BTreeMap<&String, BTreeMap<&str, bool>> = types.collect();
+    // Two types may have one name: each is known by the file that declares it.
+    let mut found: BTreeMap<(&String, &str), Vec<&String>> = BTreeMap::new();
+    for (module, code) in &files {
+        for name in types_with_methods(code) {
+            let is_home = |home: &&String| types[home].contains_key(name);
+            let home = Some(module).filter(is_home);
+            let home = home.or_else(|| files.keys().find(is_home)).unwrap();
+            found.entry((home, name)).or_default().push(module);
+        }
+    }
+    assert!(found.len() > 50, "{found:?}");
+    for ((home, name), modules) in found {
+        let rooms: BTreeSet<usize> = modules.iter().map(|module| room(module)).collect();
+        let is_right = match types[home][name] {
+            true => rooms.len() == modules.len(),
+            false => modules.len() <= 2,
+        };
+        assert!(
+            is_right || SCATTERED.contains(&name),
+            "{name} has methods in {modules:?}: leave them in one file, with functions in the others"
+        );
+    }
+}
+
 const ARCHITECTURE: &str = include_str!("../ARCHITECTURE.md");
 
 /// What stands between backquotes in a text.

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use arbitrary::{Arbitrary, Result, Unstructured};
 use bytes::Bytes;
 use leveltable::BytewiseComparator;
-use leveltable::fuzzing::{Block, BlockCursor, SearchPart};
+use leveltable::fuzzing::{self, Block, BlockCursor, SearchPart};
 use leveltable::sister_crates::Order;
 use leveltable_fuzz::naive;
 use leveltable_fuzz::tables::{Entries, KeyOrder};
@@ -272,7 +272,7 @@ fn find(
     key: &[u8],
     part: SearchPart,
 ) -> std::result::Result<Option<Bytes>, String> {
-    let found = cursor.block.find(key, order, part);
+    let found = fuzzing::find(&cursor.block, key, order, part);
     let found = found.map_err(|defect| format!("{defect:?}"))?;
     Ok(found.map(|value| cursor.block.data.slice(value)))
 }

@@ -58,7 +58,7 @@ impl WriteOptions {
 
     fn for_internal_keys(&self) -> WriteOptions {
         let mut options = self.clone();
-        options.order = internal_order(self.order.clone());
+        options.0.order = internal_order(self.0.order.clone());
         options
     }
 }

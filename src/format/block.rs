@@ -12,6 +12,7 @@
 
 use std::ops::Range;
 
+use super::prefetch::LINE;
 use super::{Defect, require};
 use crate::coding::{get_varint32, put_fixed32, put_varint, varint_len};
 
@@ -195,6 +196,36 @@ impl<B: AsRef<[u8]>> Block<B> {
         let offset = self.restart(i);
         let none = || Defect::new("an entry at each restart", format!("none at byte {offset}"));
         self.entries_from(offset, 0).next().ok_or_else(none)?
+    }
+
+    /// Checks that the restarts ascend from 0 and lie inside the entries.
+    pub fn check_restarts(&self) -> Result<(), Defect> {
+        let (end, count) = (self.entries().len(), self.restart_count);
+        let mut allowed = 0..1;
+        for (i, restart) in self.restarts().enumerate() {
+            let expected =
+                || format!("restart {i} of {count} after the one before, in {allowed:?}");
+            require(allowed.contains(&restart), expected, || {
+                format!("{restart}")
+            })?;
+            allowed = restart + 1..end;
+        }
+        Ok(())
+    }
+
+    /// Number of restarts in a third of the block, rounded up.
+    #[inline]
+    pub(super) fn third(&self) -> usize {
+        self.restart_count.div_ceil(3)
+    }
+
+    /// Cache line and key of a fence, 1 or 2: the first restart of the second or the last third. `None` if the block has none, or it is too far from the block's beginning.
+    pub(crate) fn fence(&self, number: usize) -> Option<(u8, &[u8])> {
+        let restart = number * self.third();
+        let entry = (restart < self.restart_count).then(|| self.entry_at_restart(restart));
+        let entry = entry?.ok()?;
+        let line = u8::try_from(entry.offset() / LINE).ok()?;
+        Some((line, self.unshared(&entry)))
     }
 
     /// Offset of the last restart before offset `end`.

@@ -1,106 +1,89 @@
 //! Checks a block when it is first read: its structure, and the order of its keys, on which every search relies.
 
+use super::Defect;
 use super::block::{Block, Entry, check_shared};
 use super::buffer::Buffer;
-use super::{Defect, require};
 use crate::comparator::Order;
 
-impl<B: AsRef<[u8]>> Block<B> {
-    /// Checks that the restarts ascend from 0 and lie inside the entries.
-    pub fn check_restarts(&self) -> Result<(), Defect> {
-        let (end, count) = (self.entries().len(), self.restart_count);
-        let mut allowed = 0..1;
-        for (i, restart) in self.restarts().enumerate() {
-            let expected =
-                || format!("restart {i} of {count} after the one before, in {allowed:?}");
-            require(allowed.contains(&restart), expected, || {
-                format!("{restart}")
-            })?;
-            allowed = restart + 1..end;
+/// Parses a block and checks its [structure](check_entries).
+pub(crate) fn open<B: AsRef<[u8]>>(data: B) -> Result<Block<B>, Defect> {
+    let block = Block::parse(data)?;
+    check_entries(&block)?;
+    Ok(block)
+}
+
+/// Checks the structure of the block: its [restarts](Block::check_restarts), that the entries follow one another up
+/// to the restarts, and that an entry whose key is stored whole begins at each restart.
+pub(crate) fn check_entries(block: &Block<impl AsRef<[u8]>>) -> Result<(), Defect> {
+    check_each_entry(block, |_| Ok(()))
+}
+
+/// Checks the structure of the block, and that its keys ascend. Then calls `check_ends` with the first key and the
+/// last, if there are any.
+pub(crate) fn check_keys(
+    block: &Block<impl AsRef<[u8]>>,
+    order: &Order,
+    check_ends: impl FnOnce(&[u8], &[u8]) -> Result<(), Defect>,
+) -> Result<(), Defect> {
+    // The previous key: where it lies in the block, or spliced.
+    let (mut first, mut whole, mut spliced) = (None, None, Buffer::default());
+    check_each_entry(block, |entry| {
+        let (shared, unshared) = (entry.shared(), block.unshared(entry));
+        let previous = whole.unwrap_or(spliced.as_slice());
+        let key = || [previous.split_at(shared).0, unshared].concat();
+        let ascends = || match order {
+            Order::Bytewise => previous.split_at(shared).1 < unshared,
+            Order::Custom(comparator) => comparator.compare(previous, &key()).is_lt(),
+        };
+        if first.is_none() {
+            first = Some(unshared);
+        } else if !ascends() {
+            return Err(order.misordered("keys", previous, &key()));
+        }
+        if let Some(whole) = whole.take() {
+            spliced.truncate(0);
+            spliced.extend(whole.split_at(shared).0);
+        }
+        if shared == 0 && unshared.len() > LONG {
+            whole = Some(unshared);
+        } else {
+            spliced.splice(shared, block.data.as_ref(), entry.unshared());
         }
         Ok(())
-    }
+    })?;
+    let last = whole.unwrap_or(spliced.as_slice());
+    first.map_or(Ok(()), |first| check_ends(first, last))
+}
 
-    /// Parses a block and checks its [structure](Block::check_entries).
-    pub(crate) fn open(data: B) -> Result<Block<B>, Defect> {
-        let block = Block::parse(data)?;
-        block.check_entries()?;
-        Ok(block)
-    }
-
-    /// Checks the structure of the block: its [restarts](Block::check_restarts), that the entries follow one another up
-    /// to the restarts, and that an entry whose key is stored whole begins at each restart.
-    pub(crate) fn check_entries(&self) -> Result<(), Defect> {
-        self.check_each_entry(|_| Ok(()))
-    }
-
-    /// Checks the structure of the block, and that its keys ascend. Then calls `check_ends` with the first key and the
-    /// last, if there are any.
-    pub(crate) fn check_keys(
-        &self,
-        order: &Order,
-        check_ends: impl FnOnce(&[u8], &[u8]) -> Result<(), Defect>,
-    ) -> Result<(), Defect> {
-        // The previous key: where it lies in the block, or spliced.
-        let (mut first, mut whole, mut spliced) = (None, None, Buffer::default());
-        self.check_each_entry(|entry| {
-            let (shared, unshared) = (entry.shared(), self.unshared(entry));
-            let previous = whole.unwrap_or(spliced.as_slice());
-            let key = || [previous.split_at(shared).0, unshared].concat();
-            let ascends = || match order {
-                Order::Bytewise => previous.split_at(shared).1 < unshared,
-                Order::Custom(comparator) => comparator.compare(previous, &key()).is_lt(),
-            };
-            if first.is_none() {
-                first = Some(unshared);
-            } else if !ascends() {
-                return Err(order.misordered("keys", previous, &key()));
-            }
-            if let Some(whole) = whole.take() {
-                spliced.truncate(0);
-                spliced.extend(whole.split_at(shared).0);
-            }
-            if shared == 0 && unshared.len() > LONG {
-                whole = Some(unshared);
-            } else {
-                spliced.splice(shared, self.data.as_ref(), entry.unshared());
-            }
-            Ok(())
-        })?;
-        let last = whole.unwrap_or(spliced.as_slice());
-        first.map_or(Ok(()), |first| check_ends(first, last))
-    }
-
-    /// Checks the structure of the block and [the lengths of its keys](most_key_bytes), and calls `check` with each
-    /// entry.
-    #[inline]
-    fn check_each_entry(
-        &self,
-        mut check: impl FnMut(&Entry) -> Result<(), Defect>,
-    ) -> Result<(), Defect> {
-        self.check_restarts()?;
-        let most = most_key_bytes(self.data.as_ref().len());
-        let mut restarts = self.restarts().enumerate().peekable();
-        let mut key_bytes = 0;
-        for entry in self.iter() {
-            let entry = entry?;
-            key_bytes += entry.key_len() as u64;
-            if key_bytes > most {
-                let expected = format!("keys of at most {most} bytes, all together");
-                return Err(Defect::new(expected, "more"));
-            }
-            if restarts.next_if(|&(_, at)| at == entry.offset()).is_some() {
-                // The key at a restart is stored whole.
-                check_shared(&entry, 0)?;
-            }
-            if let Some((i, at)) = restarts.next_if(|&(_, at)| at < entry.end()) {
-                let expected = format!("restart {i} at the beginning of an entry");
-                return Err(Defect::new(expected, format!("at byte {at} of the block")));
-            }
-            check(&entry)?;
+/// Checks the structure of the block and [the lengths of its keys](most_key_bytes), and calls `check` with each
+/// entry.
+#[inline]
+fn check_each_entry(
+    block: &Block<impl AsRef<[u8]>>,
+    mut check: impl FnMut(&Entry) -> Result<(), Defect>,
+) -> Result<(), Defect> {
+    block.check_restarts()?;
+    let most = most_key_bytes(block.data.as_ref().len());
+    let mut restarts = block.restarts().enumerate().peekable();
+    let mut key_bytes = 0;
+    for entry in block.iter() {
+        let entry = entry?;
+        key_bytes += entry.key_len() as u64;
+        if key_bytes > most {
+            let expected = format!("keys of at most {most} bytes, all together");
+            return Err(Defect::new(expected, "more"));
         }
-        Ok(())
+        if restarts.next_if(|&(_, at)| at == entry.offset()).is_some() {
+            // The key at a restart is stored whole.
+            check_shared(&entry, 0)?;
+        }
+        if let Some((i, at)) = restarts.next_if(|&(_, at)| at < entry.end()) {
+            let expected = format!("restart {i} at the beginning of an entry");
+            return Err(Defect::new(expected, format!("at byte {at} of the block")));
+        }
+        check(&entry)?;
     }
+    Ok(())
 }
 
 /// Limit for the total length of the keys of a block of `len` bytes: 64 MiB plus 256 times the block.
@@ -171,7 +154,7 @@ mod tests {
                 for n in [0, restart, 2] {
                     put_fixed32(&mut block, n);
                 }
-                let checked = Block::parse(block).unwrap().check_entries();
+                let checked = check_entries(&Block::parse(block).unwrap());
                 assert_eq!(checked.is_ok(), sound.contains(&restart), "{restart}");
             }
         }
@@ -209,7 +192,7 @@ mod tests {
             let block = block(&keys, interval, most_shared);
             for order in [Order::Bytewise, Order::Custom(std::sync::Arc::new(Bytes))] {
                 let mut ends = None;
-                let checked = block.check_keys(&order, |first, last| {
+                let checked = check_keys(&block, &order, |first, last| {
                     ends = Some((first.to_vec(), last.to_vec()));
                     Ok(())
                 });

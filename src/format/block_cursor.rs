@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::Defect;
 use super::block::{Block, Entries, Entry};
-use super::block_search::SearchPart;
+use super::block_search::{SearchPart, seek_bytewise, seek_custom};
 use super::buffer::Buffer;
 use crate::comparator::Order;
 
@@ -189,8 +189,8 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
     pub fn seek(&mut self, target: &[u8], order: &Order, part: SearchPart) -> Result<bool, Defect> {
         self.move_past_last();
         let found = match order {
-            Order::Bytewise => self.block.seek_bytewise(target, part)?,
-            Order::Custom(_) => self.block.seek_custom(target, order, &mut self.key)?,
+            Order::Bytewise => seek_bytewise(&self.block, target, part)?,
+            Order::Custom(_) => seek_custom(&self.block, target, order, &mut self.key)?,
         };
         let Some((entry, _)) = found else {
             self.key.truncate(0);
@@ -209,6 +209,7 @@ impl<B: AsRef<[u8]>> BlockCursor<B> {
 #[cfg(test)]
 mod tests {
     use super::super::block::tests::{Entries, build};
+    use super::super::block_search::find;
     use super::*;
     use crate::coding::put_fixed32;
     use crate::comparator::Comparator;
@@ -283,7 +284,7 @@ mod tests {
             let at = entries.partition_point(|(k, _)| order.compare(k, &target).is_lt());
             let expected = entries.get(at).filter(|(k, _)| *k == target);
             for part in SearchPart::all() {
-                let found = block.find(&target, order, part).unwrap();
+                let found = find(&block, &target, order, part).unwrap();
                 let found = found.map(|range| block.bytes(range));
                 assert_eq!(found, expected.map(|(_, value)| &value[..]), "{part:?}");
                 assert_eq!(
@@ -396,7 +397,7 @@ mod tests {
             if let Ok(block) = Block::parse(data) {
                 let _ = block.check_restarts();
                 for part in SearchPart::all() {
-                    let _ = block.find(&target, &order, part);
+                    let _ = find(&block, &target, &order, part);
                 }
                 let mut cursor = BlockCursor::new(block);
                 let mut steps = 0;

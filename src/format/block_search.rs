@@ -8,135 +8,145 @@ use super::buffer::Buffer;
 use super::prefetch::{LINE, lines, prefetch};
 use crate::comparator::{Order, compare_bytes};
 
-impl<B: AsRef<[u8]>> Block<B> {
-    /// Where the value of `key`, which should be in `part`, lies in the block; `None` if the block does not hold the key.
-    #[inline(always)] // on the path of every lookup
-    pub fn find(
-        &self,
-        key: &[u8],
-        order: &Order,
-        part: SearchPart,
-    ) -> Result<Option<Range<usize>>, Defect> {
-        let found = match order {
-            Order::Bytewise => self.seek_bytewise(key, part)?,
-            Order::Custom(_) => self.seek_custom(key, order, &mut Buffer::default())?,
-        };
-        let exact = found.filter(|(_, is_exact)| *is_exact);
-        Ok(exact.map(|(entry, _)| entry.value()))
-    }
+/// Where the value of `key`, which should be in `part`, lies in the block; `None` if the block does not hold the key.
+#[inline(always)] // on the path of every lookup
+pub fn find(
+    block: &Block<impl AsRef<[u8]>>,
+    key: &[u8],
+    order: &Order,
+    part: SearchPart,
+) -> Result<Option<Range<usize>>, Defect> {
+    let found = match order {
+        Order::Bytewise => seek_bytewise(block, key, part)?,
+        Order::Custom(_) => seek_custom(block, key, order, &mut Buffer::default())?,
+    };
+    let exact = found.filter(|(_, is_exact)| *is_exact);
+    Ok(exact.map(|(entry, _)| entry.value()))
+}
 
-    /// Finds the first entry at or after `target`, which should be in `part`, in bytewise order, and whether its key is the target.
-    #[inline]
-    pub(super) fn seek_bytewise(
-        &self,
-        target: &[u8],
-        part: SearchPart,
-    ) -> Result<Option<(Entry, bool)>, Defect> {
-        let from = self.walk_start(target, &Order::Bytewise, part)?;
-        match self.walk_bytewise(target, from)? {
-            // No entry below the target was seen, so entries before this one may also be at or after it.
-            Some((entry, _)) if entry.offset() == from && from > 0 => self.seek_again(target),
-            landed => Ok(landed),
-        }
+/// Finds the first entry at or after `target`, which should be in `part`, in bytewise order, and whether its key is the target.
+#[inline]
+pub(super) fn seek_bytewise(
+    block: &Block<impl AsRef<[u8]>>,
+    target: &[u8],
+    part: SearchPart,
+) -> Result<Option<(Entry, bool)>, Defect> {
+    let from = walk_start(block, target, &Order::Bytewise, part)?;
+    match walk_bytewise(block, target, from)? {
+        // No entry below the target was seen, so entries before this one may also be at or after it.
+        Some((entry, _)) if entry.offset() == from && from > 0 => seek_again(block, target),
+        landed => Ok(landed),
     }
+}
 
-    #[cold]
-    #[inline(never)]
-    fn seek_again(&self, target: &[u8]) -> Result<Option<(Entry, bool)>, Defect> {
-        let from = self.walk_start(target, &Order::Bytewise, SearchPart::default())?;
-        self.walk_bytewise(target, from)
-    }
+#[cold]
+#[inline(never)]
+fn seek_again(
+    block: &Block<impl AsRef<[u8]>>,
+    target: &[u8],
+) -> Result<Option<(Entry, bool)>, Defect> {
+    let from = walk_start(block, target, &Order::Bytewise, SearchPart::default())?;
+    walk_bytewise(block, target, from)
+}
 
-    /// Walks from the restart at `from` to the first entry at or after `target` in bytewise order, and returns whether its key is
-    /// the target.
-    ///
-    /// It assembles no keys. It only remembers `matched`, the length of the common prefix of the previous key and the target. The
-    /// previous key was below the target:
-    ///
-    /// - An entry that shares more than `matched` bytes with the previous key has the same next byte, and so is below
-    ///   the target as well.
-    /// - Any other entry begins with `shared` bytes of the target, and is compared from there on.
-    ///
-    /// For example, on the way to `apricot`, `apple` sets `matched` to 2. Then `applet`, stored as 5 and `t`, is passed
-    /// without reading its bytes; `apricot`, stored as 2 and `ricot`, is compared with `ricot`. This also works for writers
-    /// that share less than they could.
-    #[inline]
-    fn walk_bytewise(&self, target: &[u8], from: usize) -> Result<Option<(Entry, bool)>, Defect> {
-        let mut matched = 0;
-        for entry in self.entries_from(from, 0) {
-            let entry = entry?;
-            if entry.shared() <= matched {
-                let (_, rest) = target.split_at(entry.shared());
-                let (ordering, common) = compare_bytes(self.unshared(&entry), rest);
-                if ordering.is_ge() {
-                    return Ok(Some((entry, ordering.is_eq())));
-                }
-                matched = entry.shared() + common;
-            }
-        }
-        Ok(None)
-    }
-
-    /// Finds the first entry at or after `target` in any order, and whether its key is the target. Comparators take whole keys: it
-    /// assembles them in `key`, which becomes the key of the entry.
-    #[inline]
-    pub(super) fn seek_custom(
-        &self,
-        target: &[u8],
-        order: &Order,
-        key: &mut Buffer,
-    ) -> Result<Option<(Entry, bool)>, Defect> {
-        let from = self.walk_start(target, order, SearchPart::default())?;
-        for entry in self.entries_from(from, 0) {
-            let entry = entry?;
-            key.splice(entry.shared(), self.data.as_ref(), entry.unshared());
-            let ordering = order.compare(key.as_slice(), target);
+/// Walks from the restart at `from` to the first entry at or after `target` in bytewise order, and returns whether its key is
+/// the target.
+///
+/// It assembles no keys. It only remembers `matched`, the length of the common prefix of the previous key and the target. The
+/// previous key was below the target:
+///
+/// - An entry that shares more than `matched` bytes with the previous key has the same next byte, and so is below
+///   the target as well.
+/// - Any other entry begins with `shared` bytes of the target, and is compared from there on.
+///
+/// For example, on the way to `apricot`, `apple` sets `matched` to 2. Then `applet`, stored as 5 and `t`, is passed
+/// without reading its bytes; `apricot`, stored as 2 and `ricot`, is compared with `ricot`. This also works for writers
+/// that share less than they could.
+#[inline]
+fn walk_bytewise(
+    block: &Block<impl AsRef<[u8]>>,
+    target: &[u8],
+    from: usize,
+) -> Result<Option<(Entry, bool)>, Defect> {
+    let mut matched = 0;
+    for entry in block.entries_from(from, 0) {
+        let entry = entry?;
+        if entry.shared() <= matched {
+            let (_, rest) = target.split_at(entry.shared());
+            let (ordering, common) = compare_bytes(block.unshared(&entry), rest);
             if ordering.is_ge() {
                 return Ok(Some((entry, ordering.is_eq())));
             }
+            matched = entry.shared() + common;
         }
-        Ok(None)
     }
+    Ok(None)
+}
 
-    /// Where the walk to `target` begins: at the last restart of `part` whose key is below it, or else at the part's first one.
-    /// Prefetches the entries from there up to the next restart, unless the part says that this has been done.
-    #[inline]
-    fn walk_start(&self, target: &[u8], order: &Order, part: SearchPart) -> Result<usize, Defect> {
-        let (third, parts) = (self.third(), 3 - usize::from(part.skipped));
-        let last = self.restart_count.saturating_sub(1);
-        let first = last.min(third * usize::from(part.first));
-        let mut from = if first > 0 { self.restart(first) } else { 0 };
-        let mut end = self.entries().len();
-        // The first restart need not be compared: the walk begins there if no other is below the target.
-        let (mut low, mut high) = (first + 1, self.restart_count.min(parts * third));
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let entry = self.entry_at_restart(middle)?;
-            let key = self.unshared(&entry);
-            let ordering = match order {
-                Order::Bytewise => compare_bytes(key, target).0,
-                Order::Custom(comparator) => comparator.compare(key, target),
-            };
-            if ordering.is_lt() {
-                from = entry.offset();
-                low = middle + 1;
-            } else {
-                end = entry.offset();
-                high = middle;
-            }
+/// Finds the first entry at or after `target` in any order, and whether its key is the target. Comparators take whole keys: it
+/// assembles them in `key`, which becomes the key of the entry.
+#[inline]
+pub(super) fn seek_custom(
+    block: &Block<impl AsRef<[u8]>>,
+    target: &[u8],
+    order: &Order,
+    key: &mut Buffer,
+) -> Result<Option<(Entry, bool)>, Defect> {
+    let from = walk_start(block, target, order, SearchPart::default())?;
+    for entry in block.entries_from(from, 0) {
+        let entry = entry?;
+        key.splice(entry.shared(), block.data.as_ref(), entry.unshared());
+        let ordering = order.compare(key.as_slice(), target);
+        if ordering.is_ge() {
+            return Ok(Some((entry, ordering.is_eq())));
         }
-        // Unchecked restarts may leave no interval.
-        if part == SearchPart::default()
-            && let Some(interval) = self.entries().get(from..end)
-        {
-            // With a constant length, the lines need no bounds checks.
-            match interval.first_chunk::<{ WALKED * LINE }>() {
-                Some(walked) => prefetch(lines(walked)),
-                None => prefetch(lines(interval)),
-            }
-        }
-        Ok(from)
     }
+    Ok(None)
+}
+
+/// Where the walk to `target` begins: at the last restart of `part` whose key is below it, or else at the part's first one.
+/// Prefetches the entries from there up to the next restart, unless the part says that this has been done.
+#[inline]
+fn walk_start(
+    block: &Block<impl AsRef<[u8]>>,
+    target: &[u8],
+    order: &Order,
+    part: SearchPart,
+) -> Result<usize, Defect> {
+    let (third, parts) = (block.third(), 3 - usize::from(part.skipped));
+    let last = block.restart_count.saturating_sub(1);
+    let first = last.min(third * usize::from(part.first));
+    let mut from = if first > 0 { block.restart(first) } else { 0 };
+    let mut end = block.entries().len();
+    // The first restart need not be compared: the walk begins there if no other is below the target.
+    let (mut low, mut high) = (first + 1, block.restart_count.min(parts * third));
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let entry = block.entry_at_restart(middle)?;
+        let key = block.unshared(&entry);
+        let ordering = match order {
+            Order::Bytewise => compare_bytes(key, target).0,
+            Order::Custom(comparator) => comparator.compare(key, target),
+        };
+        if ordering.is_lt() {
+            from = entry.offset();
+            low = middle + 1;
+        } else {
+            end = entry.offset();
+            high = middle;
+        }
+    }
+    // Unchecked restarts may leave no interval.
+    if part == SearchPart::default()
+        && let Some(interval) = block.entries().get(from..end)
+    {
+        // With a constant length, the lines need no bounds checks.
+        match interval.first_chunk::<{ WALKED * LINE }>() {
+            Some(walked) => prefetch(lines(walked)),
+            None => prefetch(lines(interval)),
+        }
+    }
+    Ok(from)
 }
 
 /// The third of a block in which a key should be, according to the *fences*: the first restarts of the other two thirds. A wrong part
@@ -161,23 +171,6 @@ impl SearchPart {
             line: 3 * first,
         };
         (0..3).flat_map(move |first| (0..3).map(move |skipped| part(first, skipped)))
-    }
-}
-
-impl<B: AsRef<[u8]>> Block<B> {
-    /// Number of restarts in a third, rounded up.
-    #[inline]
-    fn third(&self) -> usize {
-        self.restart_count.div_ceil(3)
-    }
-
-    /// Line and key of a fence, 1 or 2. `None` if the block has none, or it is too far from the block's beginning.
-    pub(crate) fn fence(&self, number: usize) -> Option<(u8, &[u8])> {
-        let restart = number * self.third();
-        let entry = (restart < self.restart_count).then(|| self.entry_at_restart(restart));
-        let entry = entry?.ok()?;
-        let line = u8::try_from(entry.offset() / LINE).ok()?;
-        Some((line, self.unshared(&entry)))
     }
 }
 
@@ -212,8 +205,14 @@ mod tests {
         let sound = build(&entries, 1);
         let restarts_at = sound.len() - 4 - 4 * entries.len();
         let find = |block: &[u8], key: &str| {
-            Block::parse(block.to_vec())
-                .and_then(|b| b.find(key.as_bytes(), &Order::Bytewise, SearchPart::default()))
+            Block::parse(block.to_vec()).and_then(|block| {
+                super::find(
+                    &block,
+                    key.as_bytes(),
+                    &Order::Bytewise,
+                    SearchPart::default(),
+                )
+            })
         };
         assert!(find(&sound, "399").unwrap().is_some());
 

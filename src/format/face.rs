@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::Defect;
 use super::block::Block;
+use super::block_check;
 use super::block_cursor::BlockCursor;
 use super::filter_block::FILTER_PREFIX;
 use super::pieces::PIECES_NAME;
@@ -43,7 +44,7 @@ impl Entries {
     ///
     /// Restarts or entries are malformed, or the keys together take more than 64 MiB plus 256 times the block.
     pub fn new(block: Bytes) -> Result<Entries, Defect> {
-        Ok(Entries(BlockCursor::new(Block::open(block)?)))
+        Ok(Entries(BlockCursor::new(block_check::open(block)?)))
     }
 
     /// The entries of a block that may be damaged, up to the first that cannot be decoded. Checks nothing else, unlike

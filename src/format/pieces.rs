@@ -35,6 +35,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::block::{Block, BlockBuilder, Entry, check_shared, entries_of};
+use super::block_check;
 use super::block_cursor::BlockCursor;
 use super::checksum::crc32c;
 use super::footer::BlockHandle;
@@ -193,7 +194,7 @@ impl Piece {
 impl IndexPieces {
     fn decode(handle: BlockHandle, tops: Bytes) -> Result<IndexPieces, Defect> {
         let most = TOP_INTERVAL * tops.len();
-        let mut cursor = BlockCursor::new(Block::open(tops)?);
+        let mut cursor = BlockCursor::new(block_check::open(tops)?);
         let (mut all_tops, mut pieces) = (Vec::new(), Vec::<Piece>::new());
         while cursor.next()? {
             let top = cursor.key();

@@ -32,8 +32,8 @@ pub(crate) const PREFIXES_NAME: &[u8] = b"about.prefixes.";
 
 /// Builds the block from the keys of a table.
 pub(crate) struct PrefixBlockBuilder {
-    pub(crate) extractor: Arc<dyn PrefixExtractor>,
-    pub(crate) block: FilterBlockBuilder,
+    extractor: Arc<dyn PrefixExtractor>,
+    block: FilterBlockBuilder,
     /// The prefix of the previous key, if it had one.
     last: Option<Vec<u8>>,
 }
@@ -74,6 +74,16 @@ impl PrefixBlockBuilder {
         self.last = prefix.map(<[u8]>::to_vec);
         true
     }
+
+    pub(crate) fn extractor(&self) -> Arc<dyn PrefixExtractor> {
+        self.extractor.clone()
+    }
+
+    /// Returns the block; see [`FilterBlockBuilder::finish`].
+    pub(crate) fn finish(self) -> Option<Vec<u8>> {
+        // No data block comes before it: lg(base) is 0.
+        self.block.finish(0)
+    }
 }
 
 #[cfg(test)]
@@ -94,7 +104,7 @@ mod tests {
             assert!(builder.add_key(previous, key));
             previous = Some(key);
         }
-        builder.block.finish(0).unwrap()
+        builder.finish().unwrap()
     }
 
     fn reader(block: &[u8]) -> Result<FilterBlockReader, Defect> {
@@ -224,7 +234,7 @@ mod tests {
         assert!(builder.add_key(None, b"a/1"));
         assert!(!builder.add_key(Some(b"a/1"), b"a/b/1"));
         assert!(builder.add_key(Some(b"a/1"), b"a/2"));
-        let built = builder.block.finish(0).unwrap();
+        let built = builder.finish().unwrap();
         assert!(passes(&built, "a/") && !passes(&built, "a/b/"));
     }
 }

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::comparator::{Order, common_prefix};
 use crate::error::{Error, ErrorKind, Result, Section};
@@ -11,20 +11,19 @@ use crate::filter::RibbonFilterPolicy;
 use crate::format::Defect;
 use crate::format::block::{Block, BlockBuilder};
 use crate::format::block_cursor::BlockCursor;
-use crate::format::codec::Compressor;
 use crate::format::filter_block::FilterBlockBuilder;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
-use crate::format::pieces::PiecesBuilder;
 use crate::format::prefix_block::PrefixBlockBuilder;
 use crate::format::properties::{KeyKind, MAX_USER_BYTES, Properties, user_key};
 use crate::write::align::Pages;
+use crate::write::finish::Tail;
 use crate::write::new_file::{Destination, NewFile};
+#[cfg(doc)]
 use crate::write::options::WriteOptions;
-use crate::write::output::Output;
+use crate::write::output::{Output, too_large};
+use crate::write::settings::Settings;
 use crate::write::summary::Summary;
-
-mod finish;
 
 /// Writes a table: [`add`](TableBuilder::add) every entry in order, then
 /// [`finish`](TableBuilder::finish).
@@ -55,11 +54,9 @@ pub struct TableBuilder<D: Destination> {
     index: BlockBuilder,
     filter: Option<FilterBlockBuilder>,
     prefixes: Option<PrefixBlockBuilder>,
-    /// The pieces of index and filters, once the index is written, if it is divided.
-    pieces: Option<PiecesBuilder>,
     /// The last data block, until the next key is known: the index key between them may be shorter than either.
     pending: Option<BlockHandle>,
-    pub(crate) options: WriteOptions,
+    pub(crate) settings: Settings,
     /// Decides where blocks end and begin in an aligned table.
     pages: Option<Pages>,
     pub(crate) summary: Summary,
@@ -75,65 +72,6 @@ impl<D: Destination> fmt::Debug for TableBuilder<D> {
     }
 }
 
-impl WriteOptions {
-    /// Starts a table that appears at `path` when it is finished: complete, synced to disk, with ordinary permissions,
-    /// replacing a file that was there; or not at all. A symbolic link at `path` is replaced, not followed. A relative
-    /// path is resolved now.
-    ///
-    /// # Errors
-    ///
-    /// - [`ErrorKind::InvalidState`] if an option is out of its range.
-    /// - [`ErrorKind::Io`] if `path` cannot be published, for example because its name is too long or ends in a
-    ///   separator; if something is there that must not be [replaced](WriteOptions::replace_existing), or is not a
-    ///   regular file; or if no temporary file can be made in its directory.
-    pub fn create(&self, path: impl AsRef<Path>) -> Result<TableBuilder<NewFile>> {
-        self.check()
-            .map_err(|why| Error::new(ErrorKind::InvalidState, why))?;
-        let mut builder = self.build(NewFile::create(path.as_ref(), self)?);
-        builder.file.path = Some(path.as_ref().to_owned());
-        Ok(builder)
-    }
-
-    /// Starts a table that is written to `writer`, from its current position; offsets count from there.
-    ///
-    /// Accepts any [`io::Write`], including `&mut Vec<u8>`. Writes are large, so it need not be buffered. `finish`
-    /// flushes it; [`finish_into_writer`](TableBuilder::finish_into_writer) also gives it back. Syncing is up to the
-    /// caller.
-    ///
-    /// If an option is out of its range, the builder's first call fails with [`ErrorKind::InvalidState`].
-    pub fn build<D: Destination>(&self, writer: D) -> TableBuilder<D> {
-        let prefixes = self
-            .prefixes
-            .clone()
-            .map(|extractor| PrefixBlockBuilder::new(extractor, RibbonFilterPolicy::DEFAULT));
-        TableBuilder {
-            file: Output::new(writer, self.compressor(), self.check().err()),
-            data: BlockBuilder::new(self.restart_interval),
-            index: BlockBuilder::new(1),
-            filter: self.filter_builder(),
-            prefixes,
-            pieces: None,
-            pending: None,
-            options: self.clone(),
-            pages: self.block_align.then(|| Pages::new(self.block_size)),
-            summary: Summary {
-                properties: Properties::of_order(&self.order),
-                ..Summary::default()
-            },
-        }
-    }
-
-    fn compressor(&self) -> Compressor {
-        Compressor::new(self.compression.unwrap_or_default())
-    }
-
-    fn filter_builder(&self) -> Option<FilterBlockBuilder> {
-        // A policy whose parameters are out of range must not build anything.
-        let policy = self.filter.as_ref().filter(|policy| policy.check().is_ok());
-        policy.map(|policy| FilterBlockBuilder::new(policy.builder(), self.whole_table))
-    }
-}
-
 impl TableBuilder<NewFile> {
     /// Starts a table at `path` with [`WriteOptions::new`]. LevelDB reads such a table and ignores its filter: for tables that LevelDB
     /// looks keys up in, use [`WriteOptions::leveldb()`](WriteOptions::leveldb)`.create(path)`.
@@ -144,7 +82,15 @@ impl TableBuilder<NewFile> {
     ///
     /// Same as [`WriteOptions::create`].
     pub fn create(path: impl AsRef<Path>) -> Result<TableBuilder<NewFile>> {
-        WriteOptions::new().create(path)
+        TableBuilder::create_with(&Settings::new(), path.as_ref())
+    }
+
+    pub(super) fn create_with(settings: &Settings, path: &Path) -> Result<TableBuilder<NewFile>> {
+        settings
+            .check()
+            .map_err(|why| Error::new(ErrorKind::InvalidState, why))?;
+        let file = NewFile::create(path, settings)?;
+        Ok(TableBuilder::new(settings, file, Some(path.to_owned())))
     }
 
     /// The path of the table's bytes until [`finish`](TableBuilder::finish). A program that may be ended by a signal
@@ -175,6 +121,33 @@ impl<W: io::Write> TableBuilder<W> {
 }
 
 impl<D: Destination> TableBuilder<D> {
+    /// A builder of the table at `path`, if that is known. If a setting is out of its range, every call fails.
+    pub(super) fn new(settings: &Settings, destination: D, path: Option<PathBuf>) -> Self {
+        let prefixes = settings.prefixes.clone();
+        TableBuilder {
+            file: Output::new(
+                destination,
+                path,
+                settings.compressor(),
+                settings.check().err(),
+            ),
+            data: BlockBuilder::new(settings.restart_interval),
+            index: BlockBuilder::new(1),
+            filter: settings.filter_builder(),
+            prefixes: prefixes
+                .map(|extractor| PrefixBlockBuilder::new(extractor, RibbonFilterPolicy::DEFAULT)),
+            pending: None,
+            pages: settings
+                .block_align
+                .then(|| Pages::new(settings.block_size)),
+            summary: Summary {
+                properties: Properties::of_order(&settings.order),
+                ..Summary::default()
+            },
+            settings: settings.clone(),
+        }
+    }
+
     /// Adds an entry. Keys come in ascending order, each once.
     ///
     /// Copies both into the current block; only allocates while the block and the index grow. A full block is compressed, and once
@@ -215,7 +188,7 @@ impl<D: Destination> TableBuilder<D> {
             self.add_index_entry(&separator)?;
         }
         if let (Some(filter), None) = (&mut self.filter, &self.pages) {
-            filter.add_key(self.options.order.filter_key(key));
+            filter.add_key(self.settings.order.filter_key(key));
         }
         self.data.add(key, shared, value);
         let properties = &mut self.summary.properties;
@@ -229,7 +202,7 @@ impl<D: Destination> TableBuilder<D> {
             properties.add_version(key);
         }
         let is_full = match &self.pages {
-            None => self.data.len() >= self.options.block_size,
+            None => self.data.len() >= self.settings.block_size,
             Some(pages) => pages.end_after(self.file.offset(), self.data.len()),
         };
         if is_full {
@@ -269,7 +242,7 @@ impl<D: Destination> TableBuilder<D> {
     /// - [`ErrorKind::InvalidState`]: the table gets [no properties](WriteOptions::properties).
     /// - [`ErrorKind::TooLarge`]: all names and values set so far would take more than 16 MiB. Opening a table reads them.
     pub fn property(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<()> {
-        if !self.options.properties {
+        if !self.settings.properties {
             let why = "this table gets no properties: WriteOptions::properties(false), as in WriteOptions::leveldb()";
             return Err(Error::new(ErrorKind::InvalidState, why));
         }
@@ -302,8 +275,7 @@ impl<D: Destination> TableBuilder<D> {
     /// complete and at its path, but its name may not survive a crash. A file system that cannot sync directories is not an
     /// error.
     pub fn finish(self) -> Result<Summary> {
-        let (_, summary) = self.complete()?;
-        Ok(summary)
+        Ok(self.complete()?.1)
     }
 
     /// Number of entries added so far. [`finish`](TableBuilder::finish) returns it as well.
@@ -317,11 +289,23 @@ impl<D: Destination> TableBuilder<D> {
         self.file.offset()
     }
 
-    /// Takes codec and filter from the options, which have changed. A table with entries keeps its filter.
+    fn complete(mut self) -> Result<(D::Published, Summary)> {
+        self.flush()?;
+        if self.entries() > 0 {
+            let successor = self.separator(None)?;
+            self.add_index_entry(&successor)?;
+            self.summary.properties.last_key = Some(self.data.last_key);
+        }
+        let (tail, summary) = (Tail::new(&mut self.file, self.index), &mut self.summary);
+        tail.write(&self.settings, self.prefixes, self.filter, summary)?;
+        Ok((self.file.publish()?, self.summary))
+    }
+
+    /// Takes codec and filter from the settings, which have changed. A table with entries keeps its filter.
     pub(crate) fn restyle(&mut self) {
-        self.file.compressor = self.options.compressor();
+        self.file.compressor = self.settings.compressor();
         if self.entries() == 0 {
-            self.filter = self.options.filter_builder();
+            self.filter = self.settings.filter_builder();
         }
     }
 
@@ -333,7 +317,7 @@ impl<D: Destination> TableBuilder<D> {
         }
         let last = &self.data.last_key;
         let shared = common_prefix(last, key);
-        let ascends = match &self.options.order {
+        let ascends = match &self.settings.order {
             // The next byte decides; a key that ends here comes first.
             Order::Bytewise => last.get(shared) < key.get(shared),
             Order::Custom(comparator) => comparator.compare(last, key) == Ordering::Less,
@@ -348,20 +332,20 @@ impl<D: Destination> TableBuilder<D> {
     #[cold]
     fn out_of_order(&self, key: &[u8]) -> Error {
         let last = &self.data.last_key;
-        let how = match self.options.order.compare(last, key) {
+        let how = match self.settings.order.compare(last, key) {
             Ordering::Equal => "repeats",
             _ => "comes before",
         };
         let rule = if self.summary.properties.key_kind == KeyKind::Database {
             "user keys ascend, and the versions of each go from the newest to the oldest".into()
         } else {
-            let order = self.options.order.comparator().name();
+            let order = self.settings.order.comparator().name();
             format!("keys ascend in the order {order:?}")
         };
         let message = format!(
             "key {} {how} {}, the last one added: {rule}",
-            self.options.order.describe_key(key),
-            self.options.order.describe_key(last)
+            self.settings.order.describe_key(key),
+            self.settings.order.describe_key(last)
         );
         Error::new(ErrorKind::OutOfOrder, message).in_file(self.file.path.as_deref())
     }
@@ -391,7 +375,7 @@ impl<D: Destination> TableBuilder<D> {
     /// Checked, because a wrong one would hide keys.
     #[inline(never)]
     fn separator(&self, next: Option<&[u8]>) -> Result<Vec<u8>> {
-        let (order, last) = (&self.options.order, &self.data.last_key);
+        let (order, last) = (&self.settings.order, &self.data.last_key);
         let comparator = order.comparator();
         let mut key = last.to_vec();
         match next {
@@ -439,7 +423,7 @@ impl<D: Destination> TableBuilder<D> {
                 let located = |defect: Defect| defect.locate(Section::Data, handle.offset);
                 let mut cursor = BlockCursor::new(Block::parse(block).map_err(located)?);
                 while cursor.next().map_err(located)? {
-                    filter.add_key(self.options.order.filter_key(cursor.key()));
+                    filter.add_key(self.settings.order.filter_key(cursor.key()));
                 }
             }
             Ok::<_, Error>(handle)
@@ -460,23 +444,16 @@ impl<D: Destination> TableBuilder<D> {
             return Ok(());
         };
         let previous = (self.summary.properties.entries > 0).then_some(&self.data.last_key);
-        let previous = previous.map(|previous| self.options.order.filter_key(previous));
-        if prefixes.add_key(previous, self.options.order.filter_key(key)) {
+        let previous = previous.map(|previous| self.settings.order.filter_key(previous));
+        if prefixes.add_key(previous, self.settings.order.filter_key(key)) {
             return Ok(());
         }
         let why = format!(
             "the prefix extractor {:?} breaks its rule at the key {}: every key that begins with a prefix must have \
              that prefix",
-            prefixes.extractor.name(),
-            self.options.order.describe_key(key)
+            prefixes.extractor().name(),
+            self.settings.order.describe_key(key)
         );
         Err(Error::new(ErrorKind::InvalidState, why))
     }
-}
-
-/// The error of an addition that would make a block too large: `what` is, for example, "the index does".
-#[cold]
-fn too_large(what: &str) -> Error {
-    let message = format!("{what} not fit a block of 4 GiB");
-    Error::new(ErrorKind::TooLarge, message)
 }

@@ -2,7 +2,9 @@
 
 mod align;
 pub(crate) mod builder;
+mod finish;
 pub(crate) mod new_file;
 pub(crate) mod options;
-pub(crate) mod output;
+mod output;
+pub(crate) mod settings;
 pub(crate) mod summary;

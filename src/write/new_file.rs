@@ -9,7 +9,7 @@ use tempfile::{NamedTempFile, PathPersistError, TempPath};
 
 use crate::error::{Error, Result};
 use crate::held::{advice, rename_patiently};
-use crate::write::options::WriteOptions;
+use crate::write::settings::Settings;
 
 /// The destination of a [`TableBuilder`](crate::TableBuilder): any [`io::Write`], or a [`NewFile`].
 ///
@@ -81,8 +81,8 @@ pub struct NewFile {
 
 impl NewFile {
     /// Fails now if the file could not be published at `path` later.
-    pub(crate) fn create(path: &Path, options: &WriteOptions) -> Result<NewFile> {
-        let replace = options.replace;
+    pub(crate) fn create(path: &Path, settings: &Settings) -> Result<NewFile> {
+        let replace = settings.replace;
         let failed = |e| Error::io(format!("creating a table{}", advice(&e)), e).at_path(path);
         let target = publishable(path, replace)
             .map(without_limit)
@@ -99,7 +99,7 @@ impl NewFile {
             temporary: created.map_err(failed)?,
             target,
             replace,
-            sync: options.sync,
+            sync: settings.sync,
             rename,
         })
     }
@@ -275,8 +275,11 @@ mod tests {
 
     /// Writes a file, over an existing one or not, while `refusals` renames fail.
     fn write(path: &Path, text: &str, refusals: (u32, Refusal), replace: bool) -> Result<()> {
-        let options = WriteOptions::new().replace_existing(replace);
-        let mut file = NewFile::create(path, &options)?;
+        let settings = Settings {
+            replace,
+            ..Settings::new()
+        };
+        let mut file = NewFile::create(path, &settings)?;
         file.rename = refusing;
         REFUSALS.set(refusals);
         sealed::Destination::write_all(&mut file, text.as_bytes()).unwrap();

@@ -1,11 +1,19 @@
 //! Options for writing a table.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::comparator::{Comparator, Order};
-use crate::filter::{BloomFilterPolicy, FilterPolicy, PrefixExtractor, RibbonFilterPolicy};
+#[cfg(doc)]
+use crate::error::ErrorKind;
+use crate::error::Result;
+#[cfg(doc)]
+use crate::filter::{BloomFilterPolicy, RibbonFilterPolicy};
+use crate::filter::{FilterPolicy, PrefixExtractor};
 use crate::format::codec::Compression;
-use crate::format::internal_key::user_order;
+use crate::write::builder::TableBuilder;
+use crate::write::new_file::{Destination, NewFile};
+use crate::write::settings::Settings;
 
 /// Options for writing a table.
 ///
@@ -29,23 +37,7 @@ use crate::format::internal_key::user_order;
 /// from [`create`](WriteOptions::create), or from the first call of a builder made with [`build`](WriteOptions::build).
 #[derive(Debug, Clone)]
 #[must_use = "options do nothing until `create` or `build`"]
-pub struct WriteOptions {
-    pub(crate) block_size: usize,
-    /// Whether the caller set the size of blocks or the filter: a copy of a table then does not follow its source.
-    pub(crate) chose_blocks: bool,
-    pub(crate) chose_filter: bool,
-    pub(crate) restart_interval: usize,
-    pub(crate) block_align: bool,
-    /// `None` if the caller named no codec: Snappy, or the codec of the copied table.
-    pub(crate) compression: Option<Compression>,
-    pub(crate) filter: Option<Arc<dyn FilterPolicy>>,
-    pub(crate) whole_table: bool,
-    pub(crate) prefixes: Option<Arc<dyn PrefixExtractor>>,
-    pub(crate) order: Order,
-    pub(crate) replace: bool,
-    pub(crate) sync: bool,
-    pub(crate) properties: bool,
-}
+pub struct WriteOptions(pub(crate) Settings);
 
 impl Default for WriteOptions {
     fn default() -> WriteOptions {
@@ -63,47 +55,28 @@ impl WriteOptions {
     /// This is version 1 of [the format](crate::guide::format#version-1). Later versions of this crate read it, and write the same bytes
     /// before compression.
     pub fn new() -> WriteOptions {
-        WriteOptions {
-            filter: Some(Arc::new(RibbonFilterPolicy::DEFAULT)),
-            whole_table: true,
-            properties: true,
-            ..WriteOptions::leveldb()
-        }
+        WriteOptions(Settings::new())
     }
 
     /// The options of C++ LevelDB with Snappy and its Bloom filter at 10 bits per key. With [`Compression::None`] the files
     /// are the same to the last byte; `snap` and the C++ Snappy library compress some blocks differently.
     pub fn leveldb() -> WriteOptions {
-        WriteOptions {
-            block_size: 4096,
-            chose_blocks: false,
-            chose_filter: false,
-            restart_interval: 16,
-            block_align: false,
-            compression: None,
-            filter: Some(Arc::new(BloomFilterPolicy::new(10))),
-            whole_table: false,
-            prefixes: None,
-            order: Order::Bytewise,
-            replace: true,
-            sync: true,
-            properties: false,
-        }
+        WriteOptions(Settings::leveldb())
     }
 
     /// Ends a data block when its uncompressed size reaches `bytes`: the unit of a lookup's read, and of the cache. The default is
     /// 4096. At least 1, which gives each entry a block of its own. With [`block_align`](WriteOptions::block_align), a block may be
     /// somewhat smaller or larger.
     pub fn block_size(mut self, bytes: usize) -> WriteOptions {
-        self.block_size = bytes;
-        self.chose_blocks = true;
+        self.0.block_size = bytes;
+        self.0.chose_blocks = true;
         self
     }
 
     /// Number of keys between restarts, at least 1; the default is 16. A restart stores its key whole, as a target of the binary
     /// search: more keys between restarts make the file smaller and lookups slower. See also [`block_size`](WriteOptions::block_size).
     pub fn restart_interval(mut self, keys: usize) -> WriteOptions {
-        self.restart_interval = keys;
+        self.0.restart_interval = keys;
         self
     }
 
@@ -141,15 +114,15 @@ impl WriteOptions {
     /// # Ok::<(), leveltable::Error>(())
     /// ```
     pub fn block_align(mut self, yes: bool) -> WriteOptions {
-        self.block_align = yes;
-        self.chose_blocks |= yes;
+        self.0.block_align = yes;
+        self.0.chose_blocks |= yes;
         self
     }
 
     /// The codec of blocks. The default is [`Compression::Snappy`]. A copy by `salvage` of the crate `leveltable-repair` keeps the codec of
     /// its source unless this is called; its filter and blocks are like the source's unless an option sets them.
     pub fn compression(mut self, compression: Compression) -> WriteOptions {
-        self.compression = Some(compression);
+        self.0.compression = Some(compression);
         self
     }
 
@@ -159,16 +132,16 @@ impl WriteOptions {
     /// `policy` gets the keys as stored; in a database's table, the user keys. If the comparator treats different byte
     /// strings as equal, the policy must [agree with it](Comparator#comparators-and-filters).
     pub fn filter_policy(mut self, policy: impl FilterPolicy + 'static) -> WriteOptions {
-        self.filter = Some(Arc::new(policy));
-        self.chose_filter = true;
+        self.0.filter = Some(Arc::new(policy));
+        self.0.chose_filter = true;
         self
     }
 
     /// Writes no filter block. By default there is one, made by the [policy](WriteOptions::filter_policy). Each lookup of an absent key
     /// then reads a block.
     pub fn no_filter(mut self) -> WriteOptions {
-        self.filter = None;
-        self.chose_filter = true;
+        self.0.filter = None;
+        self.0.chose_filter = true;
         self
     }
 
@@ -183,8 +156,8 @@ impl WriteOptions {
     /// Do not use it with [`BloomFilterPolicy`] in a large table of structured keys: with its 32-bit hash, the
     /// false-positive rate between a million decimal numbers is a seventh ([`guide::filters`](crate::guide::filters)).
     pub fn whole_table_filter(mut self, yes: bool) -> WriteOptions {
-        self.whole_table = yes;
-        self.chose_filter = true;
+        self.0.whole_table = yes;
+        self.0.chose_filter = true;
         self
     }
 
@@ -219,13 +192,13 @@ impl WriteOptions {
     /// # Ok::<(), leveltable::Error>(())
     /// ```
     pub fn prefix_filter(mut self, extractor: impl PrefixExtractor + 'static) -> WriteOptions {
-        self.prefixes = Some(Arc::new(extractor));
+        self.0.prefixes = Some(Arc::new(extractor));
         self
     }
 
     /// Sets the order of the keys; bytewise by default. Readers must use the same one. See [`Comparator`].
     pub fn comparator(mut self, comparator: impl Comparator) -> WriteOptions {
-        self.order = Order::of(comparator);
+        self.0.order = Order::of(comparator);
         self
     }
 
@@ -235,7 +208,7 @@ impl WriteOptions {
     /// error's [`io_error`](crate::Error::io_error) is of the kind [`AlreadyExists`](std::io::ErrorKind::AlreadyExists).
     /// Nothing is ever replaced, even if another process makes a file there at the same moment.
     pub fn replace_existing(mut self, yes: bool) -> WriteOptions {
-        self.replace = yes;
+        self.0.replace = yes;
         self
     }
 
@@ -261,7 +234,7 @@ impl WriteOptions {
     /// # Ok::<(), leveltable::Error>(())
     /// ```
     pub fn sync(mut self, yes: bool) -> WriteOptions {
-        self.sync = yes;
+        self.0.sync = yes;
         self
     }
 
@@ -276,42 +249,40 @@ impl WriteOptions {
     /// a part of a key for each piece, and LevelDB ignores it. The index is then not compressed. If a piece would end with an index
     /// key of more than 4,096 bytes, there are no pieces, and index and filters are read whole.
     pub fn properties(mut self, yes: bool) -> WriteOptions {
-        self.properties = yes;
+        self.0.properties = yes;
         self
     }
 
-    /// Whether every option is in its range; `Err` names one that is not.
-    pub(super) fn check(&self) -> Result<(), String> {
-        let at_least_1 = |option, value| match value {
-            0 => Err(format!("{option} must be at least 1, not 0")),
-            _ => Ok(()),
-        };
-        at_least_1("block_size", self.block_size)?;
-        at_least_1("restart_interval", self.restart_interval)?;
-        let codec = self.compression.unwrap_or_default();
-        codec.check().map_err(|why| format!("compression: {why}"))?;
-        if let Some(policy) = &self.filter {
-            let check = policy.check();
-            check.map_err(|why| format!("filter_policy {:?}: {why}", policy.name()))?;
-        }
-        let Some(extractor) = &self.prefixes else {
-            return Ok(());
-        };
-        let check = match user_order(&self.order).unwrap_or(&self.order) {
-            Order::Bytewise => extractor.check(),
-            Order::Custom(other) => Err(format!(
-                "it needs keys in bytewise order, not in the order {:?}",
-                other.name()
-            )),
-        };
-        check.map_err(|why| format!("prefix_filter {:?}: {why}", extractor.name()))
+    /// Starts a table that appears at `path` when it is finished: complete, synced to disk, with ordinary permissions,
+    /// replacing a file that was there; or not at all. A symbolic link at `path` is replaced, not followed. A relative
+    /// path is resolved now.
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::InvalidState`] if an option is out of its range.
+    /// - [`ErrorKind::Io`] if `path` cannot be published, for example because its name is too long or ends in a
+    ///   separator; if something is there that must not be [replaced](WriteOptions::replace_existing), or is not a
+    ///   regular file; or if no temporary file can be made in its directory.
+    pub fn create(&self, path: impl AsRef<Path>) -> Result<TableBuilder<NewFile>> {
+        TableBuilder::create_with(&self.0, path.as_ref())
+    }
+
+    /// Starts a table that is written to `writer`, from its current position; offsets count from there.
+    ///
+    /// Accepts any [`io::Write`], including `&mut Vec<u8>`. Writes are large, so it need not be buffered. `finish`
+    /// flushes it; [`finish_into_writer`](TableBuilder::finish_into_writer) also gives it back. Syncing is up to the
+    /// caller.
+    ///
+    /// If an option is out of its range, the builder's first call fails with [`ErrorKind::InvalidState`].
+    pub fn build<D: Destination>(&self, writer: D) -> TableBuilder<D> {
+        TableBuilder::new(&self.0, writer, None)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ErrorKind;
+    use crate::{ErrorKind, RibbonFilterPolicy};
 
     /// Options that are out of range, and words of the error.
     fn refused() -> Vec<(WriteOptions, &'static str)> {

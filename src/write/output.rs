@@ -19,7 +19,7 @@ pub(super) struct Output<D> {
     /// The table's final path, if it is known, for messages.
     pub(super) path: Option<PathBuf>,
     pub(super) compressor: Compressor,
-    pub(super) buffer: Buffer,
+    buffer: Buffer,
     /// Number of bytes written to the destination: the file offset of `buffer`.
     written: u64,
     /// Why nothing more can be written: an earlier failure, or options out of range.
@@ -28,10 +28,15 @@ pub(super) struct Output<D> {
 
 impl<D: Destination> Output<D> {
     /// An empty file; every call fails if `stopped` says why.
-    pub(super) fn new(destination: D, compressor: Compressor, stopped: Option<String>) -> Self {
+    pub(super) fn new(
+        destination: D,
+        path: Option<PathBuf>,
+        compressor: Compressor,
+        stopped: Option<String>,
+    ) -> Self {
         Self {
             destination,
-            path: None,
+            path,
             compressor,
             buffer: Buffer::default(),
             written: 0,
@@ -84,6 +89,11 @@ impl<D: Destination> Output<D> {
         })
     }
 
+    /// Appends bytes that are no block.
+    pub(super) fn append(&mut self, bytes: &[u8]) {
+        self.buffer.extend(bytes);
+    }
+
     fn write_buffer(&mut self) -> Result<()> {
         let (len, at) = (self.buffer.len(), self.written);
         self.destination
@@ -113,4 +123,11 @@ impl<D: Destination> Output<D> {
         let published = self.destination.publish();
         published.map_err(|error| error.in_file(self.path.as_deref()))
     }
+}
+
+/// The error of an addition that would make a block too large: `what` is, for example, "the index does".
+#[cold]
+pub(super) fn too_large(what: &str) -> Error {
+    let message = format!("{what} not fit a block of 4 GiB");
+    Error::new(ErrorKind::TooLarge, message)
 }

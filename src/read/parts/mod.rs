@@ -18,6 +18,7 @@ use crate::error::{self, Error, ErrorKind, Section};
 use crate::filter::prefix_of_all;
 use crate::format::Defect;
 use crate::format::block::Block;
+use crate::format::block_check::{check_entries, check_keys};
 use crate::read::parts::bounds::{Bounds, Direction, key_of};
 use crate::read::parts::filter::{FilterContents, TableFilter};
 use crate::read::parts::index::{BlockRef, Found, Index, NotLoaded};
@@ -317,8 +318,8 @@ impl Parts {
             return block.check_restarts();
         }
         match &self.order {
-            None => block.check_entries()?,
-            Some(order) => block.check_keys(order, |first, last| {
+            None => check_entries(block)?,
+            Some(order) => check_keys(block, order, |first, last| {
                 self.index.check_ends(found, first, last, order)
             })?,
         }

@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result, show_key};
 use crate::filter::{FilterEntry, FilterLayout};
 use crate::format::Defect;
 use crate::format::block::Block;
-use crate::format::block_search::SearchPart;
+use crate::format::block_search::{SearchPart, find};
 use crate::format::properties::Properties;
 use crate::read::parts::bounds::{Bounds, Direction};
 use crate::read::parts::filter::TableFilter;
@@ -485,6 +485,6 @@ pub(crate) fn find_value(
     part: SearchPart,
 ) -> Result<Option<Range<usize>>, Defect> {
     let (start, block) = (block.start, bytes.get(block).unwrap_or_default());
-    let value = Block::parse(block)?.find(key, order, part)?;
+    let value = find(&Block::parse(block)?, key, order, part)?;
     Ok(value.map(|value| start + value.start..start + value.end))
 }
