@@ -203,7 +203,7 @@ impl DbCursor {
     /// # Errors
     ///
     /// Errors of reading a data block (see [`Table::get`](crate::Table::get)), and
-    /// [`ErrorKind::Corruption`](crate::ErrorKind::Corruption) for a stored key that is not an internal key, as for all moves.
+    /// [`ErrorKind::Corruption`] for a stored key that is not an internal key, as for all moves.
     pub fn seek(&mut self, user_key: impl AsRef<[u8]>) -> Result<bool> {
         self.on_kept = false;
         let sequence = self.snapshot.unwrap_or(MAX_SEQUENCE);

@@ -269,7 +269,7 @@ impl WriteOptions {
 
     /// Starts a table that is written to `writer`, from its current position; offsets count from there.
     ///
-    /// Accepts any [`io::Write`], including `&mut Vec<u8>`. Writes are large, so it need not be buffered. `finish`
+    /// Accepts any [`io::Write`](std::io::Write), including `&mut Vec<u8>`. Writes are large, so it need not be buffered. `finish`
     /// flushes it; [`finish_into_writer`](TableBuilder::finish_into_writer) also gives it back. Syncing is up to the
     /// caller.
     ///
