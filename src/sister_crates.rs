@@ -106,8 +106,7 @@ pub fn imitate<D: Destination>(builder: &mut TableBuilder<D>, style: &Style) -> 
         let name = name.as_deref();
         let is_kept = |policy: &&BuiltIn| Some(policy.reader().name()) == name;
         if let Some(policy) = POLICIES.iter().find(is_kept) {
-            options.filter = Some((policy.make)(10.0));
-            options.whole_table = policy.whole_table;
+            *options = filter_with(WriteOptions(options.clone()), policy, 10.0).0;
         } else if name.is_none() {
             options.filter = None;
         }

@@ -530,7 +530,10 @@ fn newest_in_memory(mut entries: Vec<DbEntry>, order: &Arc<dyn Comparator>) -> R
     }
     let mut builder = options.compression(Compression::None).build_db(Vec::new());
     for entry in entries {
-        builder.add_version(entry.user_key, entry.sequence, &entry.version)?;
+        match entry.version.into_value() {
+            Some(value) => builder.put(entry.user_key, entry.sequence, value)?,
+            None => builder.delete(entry.user_key, entry.sequence)?,
+        }
     }
     let (table, _) = builder.finish_into_writer()?;
     let options = OpenOptions::new().comparator(order.clone());

@@ -3,7 +3,6 @@
 use std::io;
 use std::path::Path;
 
-use crate::db::entry::Version;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::internal_key::{InternalKey, MAX_SEQUENCE, ValueType, internal_order};
 use crate::write::builder::TableBuilder;
@@ -117,23 +116,6 @@ impl<D: Destination> DbTableBuilder<D> {
     pub fn delete(&mut self, user_key: impl AsRef<[u8]>, sequence: u64) -> Result<()> {
         let key = InternalKey::new(user_key.as_ref(), sequence, ValueType::Deletion);
         self.add(key, [])
-    }
-
-    /// Adds a version of `user_key` as lookups return it: [`put`](DbTableBuilder::put) or [`delete`](DbTableBuilder::delete).
-    ///
-    /// # Errors
-    ///
-    /// Same as [`put`](DbTableBuilder::put).
-    pub fn add_version(
-        &mut self,
-        user_key: impl AsRef<[u8]>,
-        sequence: u64,
-        version: &Version,
-    ) -> Result<()> {
-        match version {
-            Version::Value(value) => self.put(user_key, sequence, value),
-            Version::Deleted => self.delete(user_key, sequence),
-        }
     }
 
     /// Adds an entry as another table stores it. LevelDB's deletions have an empty value.

@@ -78,7 +78,6 @@ impl DbRange {
         bounds: impl KeyRange,
     ) -> DbRange {
         let (walk, error) = TableWalk::of_foreign(input, stored_bounds(bounds));
-        let error = error.or_else(|| not_internal_order(&walk));
         DbRange::of_walk(walk, error)
     }
 
@@ -86,9 +85,7 @@ impl DbRange {
     /// [`TableRange::of_run`](crate::TableRange::of_run). The comparator of the run is an
     /// [`InternalKeyComparator`](crate::db::InternalKeyComparator).
     pub fn of_run(run: impl TableRun + 'static, bounds: impl KeyRange) -> DbRange {
-        let walk = TableWalk::of_run(run, stored_bounds(bounds));
-        let error = not_internal_order(&walk);
-        DbRange::of_walk(walk, error)
+        DbRange::of_walk(TableWalk::of_run(run, stored_bounds(bounds)), None)
     }
 
     /// The entries of a table whose user keys are within `bounds`.
@@ -115,6 +112,7 @@ impl DbRange {
     }
 
     fn of_walk(walk: TableWalk, error: Option<Error>) -> DbRange {
+        let error = error.or_else(|| not_internal_order(&walk));
         DbRange(DoubleEnded::new(DbCursor::of_walk(walk), error))
     }
 

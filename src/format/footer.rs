@@ -7,12 +7,6 @@ use super::frame::TRAILER_LEN;
 use crate::coding::{MAX_VARINT64_LEN, get_varint64, put_fixed64, put_varint};
 use crate::error::Section;
 
-/// Length of a footer in bytes: two padded handles and the magic number.
-pub(crate) const FOOTER_LEN: usize = 2 * BlockHandle::MAX_LEN + 8;
-
-/// The last eight bytes of every table, little-endian.
-pub(crate) const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
-
 /// Where a block's payload lies in the file. The size excludes the trailer.
 ///
 /// ```
@@ -118,9 +112,9 @@ pub struct Footer {
 
 impl Footer {
     /// Length of a footer in bytes.
-    pub const LEN: usize = FOOTER_LEN;
+    pub const LEN: usize = 2 * BlockHandle::MAX_LEN + 8;
     /// The last eight bytes of every table, little-endian.
-    pub const MAGIC: u64 = MAGIC;
+    pub const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
 
     /// An upper limit for the end of the data blocks: the offset of the metaindex or the index, whichever comes first.
     pub(crate) fn data_end(&self) -> u64 {
@@ -130,14 +124,14 @@ impl Footer {
     /// Length of the file that ends with this footer: nothing lies between it and the later one of the two blocks.
     pub(crate) fn file_len(&self) -> Option<u64> {
         let end = self.index.end()?.max(self.metaindex.end()?);
-        end.checked_add(FOOTER_LEN as u64)
+        end.checked_add(Footer::LEN as u64)
     }
 
     /// The footer as it is stored, with zeros for padding; see [`BlockHandle`].
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = [self.metaindex.encode(), self.index.encode()].concat();
         bytes.resize(2 * BlockHandle::MAX_LEN, 0);
-        put_fixed64(&mut bytes, MAGIC);
+        put_fixed64(&mut bytes, Footer::MAGIC);
         bytes
     }
 
@@ -147,9 +141,9 @@ impl Footer {
     ///
     /// The magic number at the end is missing, or a handle is malformed.
     pub fn decode(src: &[u8]) -> Result<Footer, Defect> {
-        let handles = src.strip_suffix(&MAGIC.to_le_bytes());
-        let Some(handles) = handles.filter(|_| src.len() == FOOTER_LEN) else {
-            let expected = format!("{FOOTER_LEN} bytes that end in the magic number");
+        let handles = src.strip_suffix(&Footer::MAGIC.to_le_bytes());
+        let Some(handles) = handles.filter(|_| src.len() == Footer::LEN) else {
+            let expected = format!("{} bytes that end in the magic number", Footer::LEN);
             let found = format!("{} bytes that do not", src.len());
             return Err(Defect::new(expected, found));
         };
@@ -208,7 +202,7 @@ mod tests {
             index: most,
         };
         let bytes = footer.encode();
-        assert_eq!(bytes.len(), FOOTER_LEN);
+        assert_eq!(bytes.len(), Footer::LEN);
         assert_eq!(Footer::decode(&bytes).unwrap(), footer);
         assert_eq!(most.end(), None, "their end overflows, and must not wrap");
     }

@@ -53,6 +53,7 @@ impl PrefixBlockBuilder {
     /// Adds the prefix of `key`, which comes after `previous` in bytewise order. Returns `false`, and adds nothing, if the two
     /// keys show that the extractor breaks the rule: keys that begin with a prefix have that prefix.
     #[must_use]
+    #[inline(never)] // beside the loop of a build
     pub(crate) fn add_key(&mut self, previous: Option<&[u8]>, key: &[u8]) -> bool {
         let extractor = &*self.extractor;
         let prefix = prefix_of(extractor, key);

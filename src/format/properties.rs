@@ -56,7 +56,7 @@ use super::block::{Block, BlockBuilder, check_shared};
 use super::internal_key::{InternalKey, ValueType, user_order};
 use crate::coding::{get_varint64, put_varint};
 use crate::comparator::Order;
-use crate::error::show_key;
+use crate::error::{Error, ErrorKind, show_key};
 
 /// The `creator` of version 1 of the format: the first version of this crate that wrote it. The writing version must not be in the file, or
 /// each release would write different bytes.
@@ -71,7 +71,7 @@ pub(crate) const PROPERTIES_NAME: &[u8] = b"about.leveltable";
 pub(crate) const MAX_KEY_LEN: usize = 4096;
 
 /// Limit for an application's names and values, in bytes.
-pub(crate) const MAX_USER_BYTES: usize = 16 << 20;
+const MAX_USER_BYTES: usize = 16 << 20;
 
 const USER_PREFIX: &[u8] = b"user.";
 
@@ -167,8 +167,42 @@ impl Properties {
         }
     }
 
+    /// Stores a property of the application, instead of an earlier one of this name.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::TooLarge`]: all together would take more than [`MAX_USER_BYTES`].
+    pub(crate) fn set_user(&mut self, name: &str, value: &[u8]) -> Result<(), Error> {
+        let key = user_key(name);
+        let others = self.others.iter().filter(|(other, _)| **other != key);
+        let others: usize = others.map(|(key, value)| key.len() + value.len()).sum();
+        if others + key.len() + value.len() > MAX_USER_BYTES {
+            let message = format!(
+                "the property {name:?} of {} bytes does not fit the {MAX_USER_BYTES} bytes of all, of which {others} are taken",
+                value.len()
+            );
+            return Err(Error::new(ErrorKind::TooLarge, message));
+        }
+        self.others.insert(key, value.to_vec());
+        Ok(())
+    }
+
+    /// Counts an entry of a table, after those before it.
+    #[inline(always)] // in the loop of every build
+    pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) {
+        if self.entries == 0 {
+            self.first_key = Some(key.to_vec());
+        }
+        self.entries += 1;
+        self.key_bytes += key.len() as u64;
+        self.value_bytes += value.len() as u64;
+        if self.key_kind == KeyKind::Database {
+            self.add_version(key);
+        }
+    }
+
     /// Counts the stored key of an entry in a database's table. A key that is not an internal key is ignored.
-    pub(crate) fn add_version(&mut self, stored: &[u8]) {
+    fn add_version(&mut self, stored: &[u8]) {
         let Some(key) = InternalKey::parse(stored) else {
             return;
         };
@@ -262,7 +296,7 @@ impl Properties {
 }
 
 /// The key of the application's property `name`.
-pub(crate) fn user_key(name: &str) -> Vec<u8> {
+fn user_key(name: &str) -> Vec<u8> {
     [USER_PREFIX, name.as_bytes()].concat()
 }
 

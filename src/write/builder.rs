@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::comparator::{Order, common_prefix};
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::filter::RibbonFilterPolicy;
+use crate::filter::{PrefixExtractor, RibbonFilterPolicy};
 use crate::format::Defect;
 use crate::format::block::{Block, BlockBuilder};
 use crate::format::block_cursor::BlockCursor;
@@ -15,7 +15,7 @@ use crate::format::filter_block::FilterBlockBuilder;
 use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
 use crate::format::prefix_block::PrefixBlockBuilder;
-use crate::format::properties::{KeyKind, MAX_USER_BYTES, Properties, user_key};
+use crate::format::properties::{KeyKind, Properties};
 use crate::write::align::Pages;
 use crate::write::finish::Tail;
 use crate::write::new_file::{Destination, NewFile};
@@ -178,8 +178,14 @@ impl<D: Destination> TableBuilder<D> {
         let begins_block = ends_block || self.pending.is_some();
         let separator = begins_block.then(|| self.separator(Some(key)));
         let separator = separator.transpose()?;
-        if self.prefixes.is_some() {
-            self.add_prefix(key)?;
+        if let Some(prefixes) = &mut self.prefixes {
+            let order = &self.settings.order;
+            let previous = (self.summary.properties.entries > 0).then_some(&self.data.last_key);
+            let previous = previous.map(|previous| order.filter_key(previous));
+            if !prefixes.add_key(previous, order.filter_key(key)) {
+                let extractor = prefixes.extractor();
+                return Err(self.breaks_rule(&*extractor, key));
+            }
         }
         if ends_block {
             self.flush_block()?;
@@ -191,16 +197,7 @@ impl<D: Destination> TableBuilder<D> {
             filter.add_key(self.settings.order.filter_key(key));
         }
         self.data.add(key, shared, value);
-        let properties = &mut self.summary.properties;
-        if properties.entries == 0 {
-            properties.first_key = Some(key.to_vec());
-        }
-        properties.entries += 1;
-        properties.key_bytes += key.len() as u64;
-        properties.value_bytes += value.len() as u64;
-        if properties.key_kind == KeyKind::Database {
-            properties.add_version(key);
-        }
+        self.summary.properties.add(key, value);
         let is_full = match &self.pages {
             None => self.data.len() >= self.settings.block_size,
             Some(pages) => pages.end_after(self.file.offset(), self.data.len()),
@@ -246,19 +243,7 @@ impl<D: Destination> TableBuilder<D> {
             let why = "this table gets no properties: WriteOptions::properties(false), as in WriteOptions::leveldb()";
             return Err(Error::new(ErrorKind::InvalidState, why));
         }
-        let stored = &mut self.summary.properties.others;
-        let (key, value) = (user_key(name), value.as_ref());
-        let others = stored.iter().filter(|(other, _)| **other != key);
-        let others: usize = others.map(|(key, value)| key.len() + value.len()).sum();
-        if others + key.len() + value.len() > MAX_USER_BYTES {
-            let message = format!(
-                "the property {name:?} of {} bytes does not fit the {MAX_USER_BYTES} bytes of all, of which {others} are taken",
-                value.len()
-            );
-            return Err(Error::new(ErrorKind::TooLarge, message));
-        }
-        stored.insert(key, value.to_vec());
-        Ok(())
+        self.summary.properties.set_user(name, value.as_ref())
     }
 
     /// Writes the last data block, and everything after the data: index, filters, properties and the footer. Publishes a file
@@ -437,23 +422,15 @@ impl<D: Destination> TableBuilder<D> {
         Ok(())
     }
 
-    /// Adds the prefix of a key to the prefix filter, before the key is added to the data block.
-    #[inline(never)]
-    fn add_prefix(&mut self, key: &[u8]) -> Result<()> {
-        let Some(prefixes) = &mut self.prefixes else {
-            return Ok(());
-        };
-        let previous = (self.summary.properties.entries > 0).then_some(&self.data.last_key);
-        let previous = previous.map(|previous| self.settings.order.filter_key(previous));
-        if prefixes.add_key(previous, self.settings.order.filter_key(key)) {
-            return Ok(());
-        }
+    /// The error of a prefix extractor that breaks its rule at `key`.
+    #[cold]
+    fn breaks_rule(&self, extractor: &dyn PrefixExtractor, key: &[u8]) -> Error {
         let why = format!(
             "the prefix extractor {:?} breaks its rule at the key {}: every key that begins with a prefix must have \
              that prefix",
-            prefixes.extractor().name(),
+            extractor.name(),
             self.settings.order.describe_key(key)
         );
-        Err(Error::new(ErrorKind::InvalidState, why))
+        Error::new(ErrorKind::InvalidState, why)
     }
 }

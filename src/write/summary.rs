@@ -44,7 +44,7 @@ mod tests {
     use crate::db::InternalKeyComparator;
     use crate::format::block::Block;
     use crate::format::block_cursor::BlockCursor;
-    use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer};
+    use crate::format::footer::{BlockHandle, Footer};
     use crate::format::internal_key::{InternalKey, ValueType};
     use crate::format::pieces::PIECES_NAME;
     use crate::format::properties::{KeyKind, PROPERTIES_NAME};
@@ -74,7 +74,7 @@ mod tests {
 
     /// The properties of an uncompressed table, found by the footer and the metaindex.
     fn properties(file: &[u8]) -> Option<Properties> {
-        let footer = Footer::decode(&file[file.len() - FOOTER_LEN..]).unwrap();
+        let footer = Footer::decode(&file[file.len() - Footer::LEN..]).unwrap();
         let block = |handle: BlockHandle| &file[handle.offset as usize..][..handle.size as usize];
         let mut cursor = BlockCursor::new(Block::parse(block(footer.metaindex)).unwrap());
         let (mut properties, mut end) = (None, None);

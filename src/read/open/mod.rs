@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result, Section};
 use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
-use crate::format::footer::{BlockHandle, FOOTER_LEN, Footer, MAGIC};
+use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame;
 use crate::format::internal_key::user_order;
 use crate::format::pieces::{IndexPieces, Pieces};
@@ -157,7 +157,7 @@ async fn read_footer(file: &mut TableFile) -> Result<Footer> {
     }
     let bytes = file.read_range(&footer);
     let bytes = bytes.map_err(|e| e.of_section(Section::Footer))?;
-    if bytes.len() < FOOTER_LEN || !bytes.ends_with(&MAGIC.to_le_bytes()) {
+    if bytes.len() < Footer::LEN || !bytes.ends_with(&Footer::MAGIC.to_le_bytes()) {
         let ends = file.ends().map(|end| (Section::Footer, end));
         file.fetch(ends).await?;
         return Err(file.not_a_table());

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::error::{Error, ErrorKind, Result, Section};
 use crate::format::Defect;
-use crate::format::footer::{BlockHandle, FOOTER_LEN};
+use crate::format::footer::{BlockHandle, Footer};
 use crate::format::frame::TRAILER_LEN;
 #[cfg(feature = "async")]
 use crate::read::source::async_read_at::{MAX_REQUEST_GAP, MAX_REQUEST_LEN};
@@ -230,7 +230,7 @@ impl TableFile {
 
     /// Where the footer begins; 0 if the file is too short for one.
     pub(crate) fn footer_offset(&self) -> u64 {
-        self.size.saturating_sub(FOOTER_LEN as u64)
+        self.size.saturating_sub(Footer::LEN as u64)
     }
 
     /// The error of a file without a footer, which says what the file is.

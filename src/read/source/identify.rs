@@ -5,7 +5,7 @@
 
 use crate::coding::{fixed32_at, get_varint32};
 use crate::format::checksum::{crc32c, mask};
-use crate::format::footer::{FOOTER_LEN, Footer, MAGIC};
+use crate::format::footer::Footer;
 use crate::format::frame::TRAILER_LEN;
 use crate::format::verify_frame;
 
@@ -127,10 +127,10 @@ fn text(head: &[u8]) -> Option<String> {
 
 /// Describes a table whose length differs from what its footer says, the last footer in `tail`.
 pub(crate) fn describe_copy(tail: &[u8], size: u64) -> Option<String> {
-    let magic = MAGIC.to_le_bytes();
+    let magic = Footer::MAGIC.to_le_bytes();
     let end = tail.windows(8).rposition(|bytes| bytes == magic)? + 8;
     let (table, after) = (tail.get(..end)?, (tail.len() - end) as u64);
-    let footer = Footer::decode(table.last_chunk::<FOOTER_LEN>()?).ok()?;
+    let footer = Footer::decode(table.last_chunk::<{ Footer::LEN }>()?).ok()?;
     let len = footer.file_len()?;
     let is_other_end = |pair: &[u8]| pair.ends_with(b"\n") && pair != b"\r\n";
     let how = match size.checked_sub(len) {
@@ -150,8 +150,8 @@ pub(crate) fn describe_copy(tail: &[u8], size: u64) -> Option<String> {
 
 fn unknown(head: &[u8], tail: &[u8], size: u64) -> String {
     let how = match tail.last_chunk::<8>() {
-        Some(magic) if size >= FOOTER_LEN as u64 => {
-            let expected = MAGIC.to_le_bytes();
+        Some(magic) if size >= Footer::LEN as u64 => {
+            let expected = Footer::MAGIC.to_le_bytes();
             format!("its last 8 bytes are {magic:02x?} instead of {expected:02x?}")
         }
         _ => format!("it has only {size} bytes, and the footer alone takes 48"),
