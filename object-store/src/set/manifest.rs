@@ -6,7 +6,8 @@ use bytes::Bytes;
 use leveltable::{Error, ErrorKind, OpenOptions, Result, Table, WriteOptions};
 use object_store::path::Path;
 
-use super::record::{Shard, directory_of, number_of};
+use super::record::{self, directory_of, number_of};
+use super::shard::Shard;
 
 pub(super) const FORMAT: &str = "leveltable.set";
 const ID: &str = "leveltable.set.id";
@@ -73,7 +74,7 @@ impl Manifest {
         builder.property(ID, self.lineage.id)?;
         builder.property(HISTORY, self.lineage.history.concat())?;
         for shard in &self.shards {
-            let record = shard.encode(&directory).ok_or_else(|| {
+            let record = record::encode(shard, &directory).ok_or_else(|| {
                 let why = format!(
                     "the shard {} does not lie under the directory \"{directory}\" of the manifest",
                     shard.path
@@ -101,7 +102,7 @@ impl Manifest {
         for entry in table.iter() {
             let (last_key, record) = entry?;
             let number = shards.len() + 1;
-            let shard = Shard::decode(last_key, &record, &directory)
+            let shard = record::decode(last_key, &record, &directory)
                 .map_err(|why| damaged(format!("the record of shard {number}: {why}")))?;
             if let Some(last) = shards
                 .last()

@@ -145,31 +145,28 @@
 
 mod error;
 mod manifest;
+mod open_set;
+mod options;
 mod place;
 mod prune;
 mod publish;
 mod range;
 mod record;
+mod settings;
+mod shard;
 mod shelf;
 mod table_set;
 
-use std::sync::Arc;
-
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
-use leveltable::OpenOptions;
 use leveltable::remote::BoxFuture;
-use object_store::ObjectStore;
-use object_store::path::Path;
-
-use crate::ObjectSource;
-use crate::attempts::{Patience, Retries, Timeouts};
-use crate::source::MAX_REQUESTS;
 
 pub use error::{PublishError, PublishErrorKind};
 pub use manifest::read_local;
-pub use publish::{Published, SetVersion, publish};
+pub use options::{SetOptions, publish};
+pub use place::SetVersion;
+pub use publish::Published;
 pub use range::SetRange;
-pub use record::Shard;
+pub use shard::Shard;
 pub use table_set::TableSet;
 
 /// Maximum number of tables that a call reads or checks at the same time.
@@ -191,105 +188,4 @@ where
         .buffer_unordered(MAX_AT_A_TIME)
         .try_collect()
         .boxed()
-}
-
-/// Options for opening and publishing a set.
-///
-/// ```no_run
-/// # use std::sync::Arc;
-/// use leveltable::{BlockCache, OpenOptions};
-/// use leveltable_object_store::set::SetOptions;
-/// use leveltable_object_store::{Retries, Timeouts};
-/// # use leveltable_object_store::TableSet;
-/// # use object_store::{ObjectStore, path::Path};
-/// # async fn open(store: Arc<dyn ObjectStore>, manifest: Path) -> leveltable::Result<TableSet> {
-/// let options = SetOptions::new()
-///     .tables(OpenOptions::new().cache(BlockCache::new(256 << 20)))
-///     .max_open(200)
-///     .max_bytes(1 << 30)
-///     .max_requests(32)
-///     .timeouts(Timeouts::default())
-///     .retries(Retries::none());
-/// options.open(store, &manifest).await
-/// # }
-/// ```
-#[derive(Debug, Clone)]
-#[must_use]
-pub struct SetOptions {
-    tables: OpenOptions,
-    max_open: usize,
-    max_bytes: u64,
-    max_requests: usize,
-    patience: Patience,
-}
-
-impl Default for SetOptions {
-    fn default() -> SetOptions {
-        SetOptions::new()
-    }
-}
-
-impl SetOptions {
-    /// Tables are opened with [`OpenOptions::new`], and 64 of them stay open, with at most 128 MiB.
-    pub fn new() -> SetOptions {
-        SetOptions {
-            tables: OpenOptions::new(),
-            max_open: 64,
-            max_bytes: 128 << 20,
-            max_requests: MAX_REQUESTS,
-            patience: Patience::default(),
-        }
-    }
-
-    /// Options for opening the tables, such as a separate cache. The default is [`OpenOptions::new`].
-    pub fn tables(mut self, options: OpenOptions) -> SetOptions {
-        self.tables = options;
-        self
-    }
-
-    /// Maximum number of open tables, at least one, and 64 by default. One that was not used lately is closed. An open table keeps the
-    /// pieces of its filter and its index that are loaded; see [`AsyncTable::weight`](leveltable::remote::AsyncTable::weight).
-    pub fn max_open(mut self, tables: usize) -> SetOptions {
-        self.max_open = tables;
-        self
-    }
-
-    /// Maximum memory of the open tables in bytes, without blocks: 128 MiB by default. Beyond that, those that were not used lately are
-    /// closed, but never the last.
-    pub fn max_bytes(mut self, bytes: u64) -> SetOptions {
-        self.max_bytes = bytes;
-        self
-    }
-
-    /// Maximum number of requests in flight for the tables of a set, 64 by default. Others wait for their turn.
-    pub fn max_requests(mut self, requests: usize) -> SetOptions {
-        self.max_requests = requests;
-        self
-    }
-
-    /// How long a request may take; the default is that of [`Timeouts`].
-    pub fn timeouts(mut self, timeouts: Timeouts) -> SetOptions {
-        self.patience.timeouts = timeouts;
-        self
-    }
-
-    /// How often a failed request is retried; the default is that of [`Retries`].
-    pub fn retries(mut self, retries: Retries) -> SetOptions {
-        self.patience.retries = retries;
-        self
-    }
-
-    fn client(&self, store: Arc<dyn ObjectStore>) -> place::Client {
-        place::Client {
-            store,
-            patience: self.patience.clone(),
-        }
-    }
-
-    fn source(&self, store: Arc<dyn ObjectStore>, path: &Path) -> ObjectSource {
-        let Patience { timeouts, retries } = self.patience.clone();
-        ObjectSource::new(store, path.clone())
-            .timeouts(timeouts)
-            .retries(retries)
-    }
 }

@@ -1,5 +1,6 @@
 //! Finds the current manifest, and replaces it by one conditional request. The [module](super) describes how.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 
-use super::manifest::{Id, MAX_LEN, Manifest};
+use super::manifest::{Id, Lineage, MAX_LEN, Manifest};
 use super::record::number_of;
 use crate::Version;
 use crate::attempts::{Failure, Patience, within};
@@ -26,6 +27,20 @@ impl Place {
     /// Whether enough is known to replace the manifest.
     pub(super) fn is_known(&self) -> bool {
         *self != Place::Object(UNKNOWN)
+    }
+}
+
+/// Identifies a publication of a set, for [`publish`](super::publish) to replace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetVersion {
+    pub(super) lineage: Lineage,
+    pub(super) place: Place,
+}
+
+/// Shows the random number of the publication, in hexadecimal.
+impl fmt::Display for SetVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.lineage.id))
     }
 }
 

@@ -12,9 +12,12 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 
 use super::manifest::{FORMAT, Manifest};
+#[cfg(doc)]
+use super::options::SetOptions;
 use super::place::is_not_found;
 use super::record::number_of;
-use super::{MAX_AT_A_TIME, SetOptions, each};
+use super::settings::Settings;
+use super::{MAX_AT_A_TIME, each};
 use crate::attempts::Failure;
 
 /// The last bytes of every table.
@@ -29,145 +32,128 @@ enum Kind {
     Other,
 }
 
-impl SetOptions {
-    /// Returns the tables under `directory` that no manifest under it lists, and the probes that publishers left there, if they were
-    /// last modified at least `age` ago.
-    ///
-    /// Lists the directory, and reads the end of each object that is not listed by a manifest, since any of them may be one. Of the
-    /// numbered manifests in a local directory, the highest counts.
-    ///
-    /// `age` must be longer than any table waits for its publication from the start of its build, plus the difference
-    /// between the clocks of this machine and of the store. A set that is still read after it was replaced loses its tables.
-    ///
-    /// # Errors
-    ///
-    /// Fails if an object cannot be read, or is a damaged table, which may be a manifest; if a manifest lists a table outside of
-    /// `directory`; [`NotFound`](io::ErrorKind::NotFound) if there is no manifest.
-    pub async fn unlisted(
-        &self,
-        store: &Arc<dyn ObjectStore>,
-        directory: &Path,
-        age: Duration,
-    ) -> Result<Vec<ObjectMeta>> {
-        let failed = |doing: &str, error: io::Error| {
-            Error::io(doing, error).at_path(directory.as_ref().as_ref())
-        };
-        let objects = store.list(Some(directory)).try_collect().await;
-        let objects =
-            objects.map_err(|error| failed("listing a directory", Failure::from(error).error))?;
-        let (pending, mut unlisted) = sort(objects);
-        let (mut listed, mut has_manifest) = (HashSet::new(), false);
-        for some in pending.chunks(MAX_AT_A_TIME) {
-            let some = some.iter();
-            let some = some.filter(|(_, object)| !listed.contains(&object.location));
-            let kinds = each(some, |(path, object)| async move {
-                let kind = self.kind(store, path, &object.location).await?;
-                Ok::<_, Error>((kind, object))
-            });
-            let kinds: Vec<(Kind, &ObjectMeta)> = kinds.await?;
-            for (kind, object) in kinds {
-                match kind {
-                    Kind::Manifest(manifest) => {
-                        has_manifest = true;
-                        listed.extend(manifest.shards.into_iter().map(|shard| shard.path));
-                    }
-                    Kind::Table => unlisted.push(object.clone()),
-                    Kind::Other => {}
-                }
-            }
-        }
-        if !has_manifest {
-            let why = "there is no manifest under it, so nothing tells which tables are listed";
-            let none = io::Error::new(io::ErrorKind::NotFound, why);
-            return Err(failed("pruning", none));
-        }
-        if let Some(outside) = listed.iter().find(|path| !path.prefix_matches(directory)) {
-            let why = format!(
-                "a manifest under it lists {outside}, which is not: prune the directory of both"
-            );
-            return Err(failed("pruning", io::Error::other(why)));
-        }
-        let oldest = SystemTime::now().checked_sub(age);
-        unlisted.retain(|object| {
-            let is_old =
-                oldest.is_some_and(|oldest| SystemTime::from(object.last_modified) <= oldest);
-            is_old && !listed.contains(&object.location)
+/// The objects under `directory` that no manifest under it lists; see [`SetOptions::unlisted`].
+pub(super) async fn unlisted(
+    settings: &Settings,
+    store: &Arc<dyn ObjectStore>,
+    directory: &Path,
+    age: Duration,
+) -> Result<Vec<ObjectMeta>> {
+    let failed = |doing: &str, error: io::Error| {
+        Error::io(doing, error).at_path(directory.as_ref().as_ref())
+    };
+    let objects = store.list(Some(directory)).try_collect().await;
+    let objects =
+        objects.map_err(|error| failed("listing a directory", Failure::from(error).error))?;
+    let (pending, mut unlisted) = sort(objects);
+    let (mut listed, mut has_manifest) = (HashSet::new(), false);
+    for some in pending.chunks(MAX_AT_A_TIME) {
+        let some = some.iter();
+        let some = some.filter(|(_, object)| !listed.contains(&object.location));
+        let kinds = each(some, |(path, object)| async move {
+            let kind = kind_of(settings, store, path, &object.location).await?;
+            Ok::<_, Error>((kind, object))
         });
-        Ok(unlisted)
-    }
-
-    /// Removes the objects that [`unlisted`](SetOptions::unlisted) returns, and returns them. Lists twice, and removes what was
-    /// unlisted both times: while one manifest was read, a table may have moved from it to another.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`unlisted`](SetOptions::unlisted); also fails if an object could not be removed. Others may have been
-    /// removed by then.
-    pub async fn prune(
-        &self,
-        store: &Arc<dyn ObjectStore>,
-        directory: &Path,
-        age: Duration,
-    ) -> Result<Vec<ObjectMeta>> {
-        let first = self.unlisted(store, directory, age).await?;
-        let mut unlisted = self.unlisted(store, directory, age).await?;
-        unlisted.retain(|object| first.contains(object));
-        let paths: Vec<_> = unlisted
-            .iter()
-            .map(|object| Ok(object.location.clone()))
-            .collect();
-        let mut removed = store.delete_stream(stream::iter(paths).boxed());
-        while let Some(removal) = removed.next().await {
-            match removal {
-                // Somebody else has removed it already.
-                Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
-                Err(error) => {
-                    let error = Error::io("removing a table", Failure::from(error).error);
-                    return Err(error.at_path(directory.as_ref().as_ref()));
+        let kinds: Vec<(Kind, &ObjectMeta)> = kinds.await?;
+        for (kind, object) in kinds {
+            match kind {
+                Kind::Manifest(manifest) => {
+                    has_manifest = true;
+                    listed.extend(manifest.shards.into_iter().map(|shard| shard.path));
                 }
+                Kind::Table => unlisted.push(object.clone()),
+                Kind::Other => {}
             }
         }
-        Ok(unlisted)
     }
+    if !has_manifest {
+        let why = "there is no manifest under it, so nothing tells which tables are listed";
+        let none = io::Error::new(io::ErrorKind::NotFound, why);
+        return Err(failed("pruning", none));
+    }
+    if let Some(outside) = listed.iter().find(|path| !path.prefix_matches(directory)) {
+        let why = format!(
+            "a manifest under it lists {outside}, which is not: prune the directory of both"
+        );
+        return Err(failed("pruning", io::Error::other(why)));
+    }
+    let oldest = SystemTime::now().checked_sub(age);
+    unlisted.retain(|object| {
+        let is_old = oldest.is_some_and(|oldest| SystemTime::from(object.last_modified) <= oldest);
+        is_old && !listed.contains(&object.location)
+    });
+    Ok(unlisted)
+}
 
-    /// The kind of the object at `location`, which would be the manifest of the set at `path`.
-    async fn kind(
-        &self,
-        store: &Arc<dyn ObjectStore>,
-        path: &Path,
-        location: &Path,
-    ) -> Result<Kind> {
-        let source = || self.source(Arc::clone(store), location);
-        let opened = OpenOptions::new().no_cache().open_async(source(), None);
-        let is_manifest = match opened.await {
-            Ok(table) => table.properties().is_some_and(|p| p.user(FORMAT).is_some()),
-            Err(error) => match error.kind() {
-                // Replaced while it was opened, as only manifests are.
-                ErrorKind::Replaced => true,
-                // A manifest with a damaged end cannot be read by anybody.
-                ErrorKind::NotATable => {
-                    let end = source().read_tail(MAGIC.len() as u64).await;
-                    return match end {
-                        Ok(end) if *end.bytes != MAGIC && path == location => Ok(Kind::Other),
-                        _ => Err(error),
-                    };
-                }
-                ErrorKind::DatabaseTable | ErrorKind::Comparator => return Ok(Kind::Other),
-                _ if is_not_found(&error) => return Ok(Kind::Other),
-                _ => return Err(error),
-            },
-        };
-        if !is_manifest {
-            return Ok(Kind::Table);
-        }
-        match self.client(Arc::clone(store)).find(location, None).await {
-            Ok(Some((bytes, _))) => Ok(Kind::Manifest(Manifest::decode(bytes, path)?)),
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                let name = location.as_ref().as_ref();
-                Err(Error::io("reading a manifest", error).at_path(name))
+/// Removes them; see [`SetOptions::prune`].
+pub(super) async fn prune(
+    settings: &Settings,
+    store: &Arc<dyn ObjectStore>,
+    directory: &Path,
+    age: Duration,
+) -> Result<Vec<ObjectMeta>> {
+    let first = unlisted(settings, store, directory, age).await?;
+    let mut unlisted = unlisted(settings, store, directory, age).await?;
+    unlisted.retain(|object| first.contains(object));
+    let paths: Vec<_> = unlisted
+        .iter()
+        .map(|object| Ok(object.location.clone()))
+        .collect();
+    let mut removed = store.delete_stream(stream::iter(paths).boxed());
+    while let Some(removal) = removed.next().await {
+        match removal {
+            // Somebody else has removed it already.
+            Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
+            Err(error) => {
+                let error = Error::io("removing a table", Failure::from(error).error);
+                return Err(error.at_path(directory.as_ref().as_ref()));
             }
-            _ => Ok(Kind::Other),
         }
+    }
+    Ok(unlisted)
+}
+
+/// The kind of the object at `location`, which would be the manifest of the set at `path`.
+async fn kind_of(
+    settings: &Settings,
+    store: &Arc<dyn ObjectStore>,
+    path: &Path,
+    location: &Path,
+) -> Result<Kind> {
+    let source = || settings.source(Arc::clone(store), location);
+    let opened = OpenOptions::new().no_cache().open_async(source(), None);
+    let is_manifest = match opened.await {
+        Ok(table) => table.properties().is_some_and(|p| p.user(FORMAT).is_some()),
+        Err(error) => match error.kind() {
+            // Replaced while it was opened, as only manifests are.
+            ErrorKind::Replaced => true,
+            // A manifest with a damaged end cannot be read by anybody.
+            ErrorKind::NotATable => {
+                let end = source().read_tail(MAGIC.len() as u64).await;
+                return match end {
+                    Ok(end) if *end.bytes != MAGIC && path == location => Ok(Kind::Other),
+                    _ => Err(error),
+                };
+            }
+            ErrorKind::DatabaseTable | ErrorKind::Comparator => return Ok(Kind::Other),
+            _ if is_not_found(&error) => return Ok(Kind::Other),
+            _ => return Err(error),
+        },
+    };
+    if !is_manifest {
+        return Ok(Kind::Table);
+    }
+    match settings
+        .client(Arc::clone(store))
+        .find(location, None)
+        .await
+    {
+        Ok(Some((bytes, _))) => Ok(Kind::Manifest(Manifest::decode(bytes, path)?)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            let name = location.as_ref().as_ref();
+            Err(Error::io("reading a manifest", error).at_path(name))
+        }
+        _ => Ok(Kind::Other),
     }
 }
 

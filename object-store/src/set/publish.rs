@@ -1,38 +1,24 @@
 //! Publishes a set: describes its shards, then replaces the manifest.
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::TryFutureExt;
-use leveltable::remote::AsyncTable;
-use leveltable::{ErrorKind, OpenOptions};
+use leveltable::ErrorKind;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use tokio::time::sleep;
 
+use super::each;
 use super::error::{PublishError, PublishErrorKind};
 use super::manifest::{Id, Lineage, Manifest};
-use super::place::{Client, Place, is_not_found};
-use super::record::{MAX_TAIL, Shard};
-use super::{SetOptions, each};
+#[cfg(doc)]
+use super::options::{SetOptions, publish};
+use super::place::{Client, Place, SetVersion, is_not_found};
+use super::settings::Settings;
+use super::shard::Shard;
 use crate::source::{UNKNOWN, is_same, version_of};
-use crate::upload::LEAST_TAIL;
-
-/// Identifies a publication of a set, for [`publish`] to replace.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SetVersion {
-    pub(super) lineage: Lineage,
-    pub(super) place: Place,
-}
-
-/// Shows the random number of the publication, in hexadecimal.
-impl fmt::Display for SetVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", u128::from_be_bytes(self.lineage.id))
-    }
-}
 
 /// A set that was published; returned by [`publish`] and [`SetOptions::publish`].
 #[derive(Debug, Clone)]
@@ -46,171 +32,70 @@ pub struct Published {
     pub manifest_bytes: u64,
 }
 
-/// Publishes the tables at `shards` as the set whose manifest is at `manifest`, with default options; see
-/// [`SetOptions::publish`].
-///
-/// # Errors
-///
-/// Same as [`SetOptions::publish`].
-pub async fn publish(
+/// Publishes the tables at `shards`; see [`SetOptions::publish`].
+pub(super) async fn publish_tables(
+    settings: &Settings,
     store: Arc<dyn ObjectStore>,
     manifest: &Path,
     shards: &[Path],
     previous: Option<&SetVersion>,
 ) -> Result<Published, PublishError> {
-    let options = SetOptions::new();
-    options.publish(store, manifest, shards, previous).await
+    let described = each(shards, |path| {
+        let described = Shard::describe_with(settings, Arc::clone(&store), path);
+        described.map_err(|error| bad_shard(path).caused_by(error))
+    });
+    let shards = described.await?.into_iter().flatten().collect();
+    commit(settings, store, manifest, shards, previous).await
 }
 
-impl Shard {
-    /// Describes the table at `path`, with default options; see [`SetOptions::describe`].
-    ///
-    /// # Errors
-    ///
-    /// Same as [`SetOptions::describe`].
-    pub async fn describe(
-        store: Arc<dyn ObjectStore>,
-        path: &Path,
-    ) -> leveltable::Result<Option<Shard>> {
-        SetOptions::new().describe(store, path).await
-    }
+/// Publishes shards that were described before; see [`SetOptions::publish_shards`].
+pub(super) async fn publish_shards(
+    settings: &Settings,
+    store: Arc<dyn ObjectStore>,
+    manifest: &Path,
+    shards: Vec<Shard>,
+    previous: Option<&SetVersion>,
+) -> Result<Published, PublishError> {
+    let client = settings.client(Arc::clone(&store));
+    let checked = each(shards, |shard| async {
+        client.check(&shard).await?;
+        Ok(shard)
+    });
+    commit(settings, store, manifest, checked.await?, previous).await
 }
 
-impl SetOptions {
-    /// Describes the table at `path` as a shard: opens it, by one or two requests. `None` if it has no entries, and so no place in
-    /// a set.
-    ///
-    /// The first and the last key come from the table's properties. A table without properties, from another writer, or
-    /// with keys that are too long for these, takes two more requests.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`OpenOptions::open_async`]: the object does not exist, or is not a table, or a damaged one, or one in
-    /// another order than the bytewise.
-    pub async fn describe(
-        &self,
-        store: Arc<dyn ObjectStore>,
-        path: &Path,
-    ) -> leveltable::Result<Option<Shard>> {
-        let source = Arc::new(self.source(store, path));
-        let options = OpenOptions::new().no_cache();
-        let table = options.open_async(Arc::clone(&source), None).await?;
-        // The last 64 KiB say where the pieces of index and filter are, which are read when a lookup needs them. If these did not
-        // suffice to open a table, it has no pieces, and everything after its data is read at once.
-        let tail_len = match table.stats().source_reads {
-            1 => LEAST_TAIL,
-            _ => table.tail_len().clamp(LEAST_TAIL, MAX_TAIL),
-        };
-        let Some((first_key, last_key)) = ends(&table).await? else {
-            return Ok(None);
-        };
-        Ok(Some(Shard {
-            path: path.clone(),
-            first_key,
-            last_key,
-            size: table.file_bytes(),
-            tail_len: tail_len.min(table.file_bytes()),
-            version: source.version().unwrap_or(UNKNOWN),
-            entries: table.entries(),
-        }))
-    }
-
-    /// Publishes the tables at `shards`, in any order, as the set whose manifest is at `manifest`: opens them all, then creates or
-    /// replaces the manifest by one conditional request.
-    ///
-    /// `previous` is the publication to replace: [`TableSet::version`](super::TableSet::version) of the set that was read, or
-    /// [`Published::version`]; `None` if there must be none. Of several publishers that replace the same publication, one succeeds.
-    /// Tables without entries are left out.
-    ///
-    /// If the response is lost, the manifest is read: a publication recognises itself by a random number, even if another one
-    /// has replaced it since. If the manifest is still the earlier one, the request is repeated.
-    ///
-    /// Dropping the future either publishes the set or leaves the earlier one.
-    ///
-    /// # Errors
-    ///
-    /// Every [`PublishErrorKind`]. Unless it is [`Unconfirmed`](PublishErrorKind::Unconfirmed), nothing was published.
-    pub async fn publish(
-        &self,
-        store: Arc<dyn ObjectStore>,
-        manifest: &Path,
-        shards: &[Path],
-        previous: Option<&SetVersion>,
-    ) -> Result<Published, PublishError> {
-        let described = each(shards, |path| {
-            let described = self.describe(Arc::clone(&store), path);
-            described.map_err(|error| bad_shard(path).caused_by(error))
-        });
-        let shards = described.await?.into_iter().flatten().collect();
-        self.commit(store, manifest, shards, previous).await
-    }
-
-    /// Like [`publish`](SetOptions::publish), for shards that were described before, such as those of the previous publication,
-    /// and new ones described by their builders. Makes one request for each to check that its object is unchanged.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`publish`](SetOptions::publish).
-    pub async fn publish_shards(
-        &self,
-        store: Arc<dyn ObjectStore>,
-        manifest: &Path,
-        shards: Vec<Shard>,
-        previous: Option<&SetVersion>,
-    ) -> Result<Published, PublishError> {
-        let client = self.client(Arc::clone(&store));
-        let checked = each(shards, |shard| async {
-            client.check(&shard).await?;
-            Ok(shard)
-        });
-        self.commit(store, manifest, checked.await?, previous).await
-    }
-
-    async fn commit(
-        &self,
-        store: Arc<dyn ObjectStore>,
-        path: &Path,
-        shards: Vec<Shard>,
-        previous: Option<&SetVersion>,
-    ) -> Result<Published, PublishError> {
-        let mut id = Id::default();
-        getrandom::fill(&mut id).map_err(|error| {
-            let message = "no random number for the publication";
-            PublishError::new(PublishErrorKind::Io, message).caused_by(error)
-        })?;
-        let manifest = Manifest {
-            lineage: Lineage::new(id, previous.map(|previous| &previous.lineage)),
-            shards: in_order(shards)?,
-        };
-        let bytes = manifest.encode(path).map_err(|error| {
-            PublishError::new(PublishErrorKind::Shard, "the manifest cannot be written")
-                .caused_by(error)
-        })?;
-        let client = self.client(store);
-        let place = client
-            .commit(path, &bytes, &manifest.lineage, previous)
-            .await?;
-        Ok(Published {
-            version: SetVersion {
-                lineage: manifest.lineage,
-                place,
-            },
-            shards: manifest.shards,
-            manifest_bytes: bytes.len() as u64,
-        })
-    }
-}
-
-/// The first and the last key; `None` without entries.
-async fn ends(table: &AsyncTable) -> leveltable::Result<Option<(Bytes, Bytes)>> {
-    if let Some(properties) = table.properties()
-        && let (Some(first), Some(last)) = (&properties.first_key, &properties.last_key)
-    {
-        return Ok(Some((first.clone().into(), last.clone().into())));
-    }
-    let first = table.range(..).next().await?;
-    let last = table.range(..).reverse().next().await?;
-    Ok(first.zip(last).map(|((first, _), (last, _))| (first, last)))
+async fn commit(
+    settings: &Settings,
+    store: Arc<dyn ObjectStore>,
+    path: &Path,
+    shards: Vec<Shard>,
+    previous: Option<&SetVersion>,
+) -> Result<Published, PublishError> {
+    let mut id = Id::default();
+    getrandom::fill(&mut id).map_err(|error| {
+        let message = "no random number for the publication";
+        PublishError::new(PublishErrorKind::Io, message).caused_by(error)
+    })?;
+    let manifest = Manifest {
+        lineage: Lineage::new(id, previous.map(|previous| &previous.lineage)),
+        shards: in_order(shards)?,
+    };
+    let bytes = manifest.encode(path).map_err(|error| {
+        PublishError::new(PublishErrorKind::Shard, "the manifest cannot be written")
+            .caused_by(error)
+    })?;
+    let client = settings.client(store);
+    let place = client
+        .commit(path, &bytes, &manifest.lineage, previous)
+        .await?;
+    Ok(Published {
+        version: SetVersion {
+            lineage: manifest.lineage,
+            place,
+        },
+        shards: manifest.shards,
+        manifest_bytes: bytes.len() as u64,
+    })
 }
 
 /// Sorts the shards by their keys, and fails if they overlap.

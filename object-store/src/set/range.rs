@@ -2,13 +2,16 @@
 
 use std::fmt;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use leveltable::remote::AsyncRange;
-use leveltable::{Error, ErrorKind, KeyRange, Result, prefix_bounds};
+use leveltable::{Error, ErrorKind, Result};
 use tokio::task::JoinSet;
 
-use super::record::Shard;
+use super::open_set::OpenSet;
+use super::shard::Shard;
+#[cfg(doc)]
 use super::table_set::TableSet;
 use crate::source::join;
 
@@ -25,7 +28,7 @@ type Entry = (Bytes, Bytes);
 /// walk is dropped.
 #[must_use]
 pub struct SetRange {
-    set: TableSet,
+    set: Arc<OpenSet>,
     bounds: Bounds,
     /// The shards that have not been started.
     left: std::ops::Range<usize>,
@@ -54,33 +57,9 @@ impl fmt::Debug for SetRange {
     }
 }
 
-/// Walks.
-impl TableSet {
-    /// The entries whose keys are within `bounds`, in order. Makes no request until the first entry is requested.
-    ///
-    /// ```no_run
-    /// # async fn show(set: leveltable_object_store::TableSet) -> leveltable::Result<()> {
-    /// let mut range = set.range("apple".."banana");
-    /// while let Some((key, _)) = range.next().await? {
-    ///     println!("{}", key.escape_ascii());
-    /// }
-    /// # Ok(()) }
-    /// ```
-    pub fn range(&self, bounds: impl KeyRange) -> SetRange {
-        SetRange::new(self, bounds.key_bounds())
-    }
-
-    /// The entries whose keys begin with `prefix`, in order, like [`range`](TableSet::range). Shards whose filter of prefixes excludes it
-    /// are opened but not read.
-    /// For the entries after a key, take a `range` from that key to the end of [`prefix_bounds`].
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> SetRange {
-        SetRange::new(self, prefix_bounds(prefix.as_ref()))
-    }
-}
-
 impl SetRange {
-    fn new(set: &TableSet, bounds: Bounds) -> SetRange {
-        let shards = set.shards();
+    pub(super) fn new(set: &Arc<OpenSet>, bounds: Bounds) -> SetRange {
+        let shards = &set.shards;
         let is_before = |shard: &Shard| match &bounds.0 {
             Bound::Included(lower) => shard.last_key < lower,
             Bound::Excluded(lower) => shard.last_key <= lower,
@@ -92,7 +71,7 @@ impl SetRange {
             Bound::Unbounded => true,
         };
         SetRange {
-            set: set.clone(),
+            set: Arc::clone(set),
             left: shards.partition_point(is_before)..shards.partition_point(is_not_after),
             bounds,
             here: None,
@@ -204,7 +183,8 @@ impl SetRange {
         };
         // The bounds may end within the last shard.
         let expects_all = expects_all && (self.expects_all || !self.left.is_empty());
-        let (set, bounds, is_reverse) = (self.set.clone(), self.bounds.clone(), self.is_reverse);
+        let (set, bounds, is_reverse) =
+            (Arc::clone(&self.set), self.bounds.clone(), self.is_reverse);
         let walk = Walk::begin(set, bounds, shard, expects_all, is_reverse);
         self.ahead.spawn(walk);
         true
@@ -213,13 +193,13 @@ impl SetRange {
 
 impl Walk {
     async fn begin(
-        set: TableSet,
+        set: Arc<OpenSet>,
         bounds: Bounds,
         shard: usize,
         expects_all: bool,
         is_reverse: bool,
     ) -> Result<Walk> {
-        let Some(shard) = set.shards().get(shard) else {
+        let Some(shard) = set.shards.get(shard) else {
             return Err(Error::new(ErrorKind::InvalidState, "no such shard"));
         };
         let table = set.table(shard).await?;

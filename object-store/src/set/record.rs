@@ -1,11 +1,9 @@
-//! A shard, and its record in a manifest. The [module](super) describes its bytes.
-
-use std::hash::{Hash, Hasher};
+//! The record of a shard in a manifest. The [module](super) describes its bytes.
 
 use bytes::Bytes;
 use object_store::path::Path;
 
-use crate::Version;
+use super::shard::Shard;
 use crate::source::UNKNOWN;
 
 const PATH: u64 = 1;
@@ -18,127 +16,60 @@ const ENTRIES: u64 = 7;
 /// Unknown tags from here on may be ignored.
 const FIRST_IGNORABLE: u64 = 64;
 
-/// Maximum number of bytes at the end of an object that one request reads to open it. Opening asks for more if it needs
-/// them.
-pub(super) const MAX_TAIL: u64 = 4 << 30;
-
-/// Length of a table's footer, and so the minimum length of a table.
-const FOOTER_LEN: u64 = 48;
-
-/// A table of a set: where it is, which keys it has, and what opening it with one request takes.
-///
-/// Made by [`describe`](Shard::describe), or from an earlier description: [`publish_shards`](super::SetOptions::publish_shards) checks
-/// that its object still has this version and size, and opening it checks keys and number of entries against the table's properties.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shard {
-    /// Where the table lies in the store.
-    pub path: Path,
-    /// The first key.
-    pub first_key: Bytes,
-    /// The last key.
-    pub last_key: Bytes,
-    /// Size of the object in bytes.
-    pub size: u64,
-    /// Number of bytes at the end of the object that opening reads.
-    pub tail_len: u64,
-    /// The version of the object. Another one at the same path is another shard.
-    pub version: Version,
-    /// Number of entries, if the table records it.
-    pub entries: Option<u64>,
+/// The record, with the path relative to `directory`; `None` if the shard is elsewhere.
+pub(super) fn encode(shard: &Shard, directory: &Path) -> Option<Vec<u8>> {
+    let path = relative(&shard.path, directory)?;
+    let mut record = Vec::new();
+    put(&mut record, PATH, path.as_bytes());
+    put(&mut record, FIRST_KEY, &shard.first_key);
+    put(&mut record, SIZE, &varint(shard.size));
+    put(&mut record, TAIL_LEN, &varint(shard.tail_len));
+    if let Some(e_tag) = &shard.version.e_tag {
+        put(&mut record, E_TAG, e_tag.as_bytes());
+    }
+    if let Some(version) = &shard.version.version {
+        put(&mut record, VERSION, version.as_bytes());
+    }
+    if let Some(entries) = shard.entries {
+        put(&mut record, ENTRIES, &varint(entries));
+    }
+    Some(record)
 }
 
-/// Few shards have the same path: those of a set, and of sets that it has replaced.
-impl Hash for Shard {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.path.hash(state);
-    }
-}
-
-impl Shard {
-    /// Whether `key` lies between the first and the last key.
-    pub(super) fn covers(&self, key: &[u8]) -> bool {
-        self.first_key <= key && key <= self.last_key
-    }
-
-    /// The record, with the path relative to `directory`; `None` if the shard is elsewhere.
-    pub(super) fn encode(&self, directory: &Path) -> Option<Vec<u8>> {
-        let path = relative(&self.path, directory)?;
-        let mut record = Vec::new();
-        put(&mut record, PATH, path.as_bytes());
-        put(&mut record, FIRST_KEY, &self.first_key);
-        put(&mut record, SIZE, &varint(self.size));
-        put(&mut record, TAIL_LEN, &varint(self.tail_len));
-        if let Some(e_tag) = &self.version.e_tag {
-            put(&mut record, E_TAG, e_tag.as_bytes());
+/// Decodes a record, which is untrusted. The error says what is wrong with it.
+pub(super) fn decode(last_key: Bytes, record: &[u8], directory: &Path) -> Result<Shard, String> {
+    let (mut path, mut first_key, mut size, mut tail_len) = (None, None, None, None);
+    let (mut version, mut entries) = (UNKNOWN, None);
+    let (mut rest, mut last_tag) = (record, 0);
+    while !rest.is_empty() {
+        let (tag, payload) = take_field(&mut rest).ok_or("a field is cut off")?;
+        if tag <= last_tag {
+            return Err(format!("field {tag} comes after field {last_tag}"));
         }
-        if let Some(version) = &self.version.version {
-            put(&mut record, VERSION, version.as_bytes());
-        }
-        if let Some(entries) = self.entries {
-            put(&mut record, ENTRIES, &varint(entries));
-        }
-        Some(record)
-    }
-
-    /// Decodes a record, which is untrusted. The error says what is wrong with it.
-    pub(super) fn decode(
-        last_key: Bytes,
-        record: &[u8],
-        directory: &Path,
-    ) -> Result<Shard, String> {
-        let (mut path, mut first_key, mut size, mut tail_len) = (None, None, None, None);
-        let (mut version, mut entries) = (UNKNOWN, None);
-        let (mut rest, mut last_tag) = (record, 0);
-        while !rest.is_empty() {
-            let (tag, payload) = take_field(&mut rest).ok_or("a field is cut off")?;
-            if tag <= last_tag {
-                return Err(format!("field {tag} comes after field {last_tag}"));
-            }
-            last_tag = tag;
-            match tag {
-                PATH => path = Some(absolute(text(tag, payload)?, directory)?),
-                FIRST_KEY => first_key = Some(Bytes::copy_from_slice(payload)),
-                SIZE => size = Some(number(tag, payload)?),
-                TAIL_LEN => tail_len = Some(number(tag, payload)?),
-                E_TAG => version.e_tag = Some(text(tag, payload)?.to_owned()),
-                VERSION => version.version = Some(text(tag, payload)?.to_owned()),
-                ENTRIES => entries = Some(number(tag, payload)?),
-                FIRST_IGNORABLE.. => {}
-                _ => return Err(format!("field {tag} is of a later version")),
-            }
-        }
-        let shard = Shard {
-            path: path.ok_or("it has no path")?,
-            first_key: first_key.ok_or("it has no first key")?,
-            last_key,
-            size: size.ok_or("it has no size")?,
-            tail_len: tail_len.ok_or("it has no tail size")?,
-            version,
-            entries,
-        };
-        shard.check()?;
-        Ok(shard)
-    }
-
-    /// Fails if no table can be such a shard. The error says why.
-    pub(super) fn check(&self) -> Result<(), String> {
-        let (tail, size) = (self.tail_len, self.size);
-        if self.first_key > self.last_key {
-            Err("its first key comes after its last".into())
-        } else if tail > size {
-            Err(format!(
-                "its tail of {tail} bytes is longer than its {size} bytes"
-            ))
-        } else if tail > MAX_TAIL {
-            Err(format!("its tail of {tail} bytes is longer than 4 GiB"))
-        } else if size < FOOTER_LEN {
-            Err(format!(
-                "its {size} bytes are fewer than a table's footer has"
-            ))
-        } else {
-            Ok(())
+        last_tag = tag;
+        match tag {
+            PATH => path = Some(absolute(text(tag, payload)?, directory)?),
+            FIRST_KEY => first_key = Some(Bytes::copy_from_slice(payload)),
+            SIZE => size = Some(number(tag, payload)?),
+            TAIL_LEN => tail_len = Some(number(tag, payload)?),
+            E_TAG => version.e_tag = Some(text(tag, payload)?.to_owned()),
+            VERSION => version.version = Some(text(tag, payload)?.to_owned()),
+            ENTRIES => entries = Some(number(tag, payload)?),
+            FIRST_IGNORABLE.. => {}
+            _ => return Err(format!("field {tag} is of a later version")),
         }
     }
+    let shard = Shard {
+        path: path.ok_or("it has no path")?,
+        first_key: first_key.ok_or("it has no first key")?,
+        last_key,
+        size: size.ok_or("it has no size")?,
+        tail_len: tail_len.ok_or("it has no tail size")?,
+        version,
+        entries,
+    };
+    shard.check()?;
+    Ok(shard)
 }
 
 /// The directory that paths in the manifest at `manifest` are relative to.
@@ -241,6 +172,7 @@ fn take_varint(rest: &mut &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Version;
     use proptest::prelude::*;
 
     fn example() -> Shard {
@@ -263,7 +195,7 @@ mod tests {
     }
 
     fn decode(record: &[u8]) -> Result<Shard, String> {
-        Shard::decode("fig".into(), record, &directory())
+        super::decode("fig".into(), record, &directory())
     }
 
     /// The bytes of the example above, in which text is in quotes.
@@ -300,7 +232,7 @@ mod tests {
     fn the_worked_example_is_what_the_encoder_makes() {
         let bytes = example_bytes();
         assert_eq!(bytes.len(), 32);
-        assert_eq!(example().encode(&directory()).unwrap(), bytes);
+        assert_eq!(encode(&example(), &directory()).unwrap(), bytes);
         assert_eq!(decode(&bytes).unwrap(), example());
     }
 
@@ -313,7 +245,7 @@ mod tests {
         };
         shard.entries = None;
         shard.size = u64::MAX;
-        let record = shard.encode(&directory()).unwrap();
+        let record = encode(&shard, &directory()).unwrap();
         assert_eq!(decode(&record).unwrap(), shard);
     }
 
@@ -384,8 +316,8 @@ mod tests {
                 ..example()
             };
             let directory = directory_of(&Path::from(manifest));
-            let record = shard.encode(&directory)?;
-            let decoded = Shard::decode("fig".into(), &record, &directory).unwrap();
+            let record = encode(&shard, &directory)?;
+            let decoded = super::decode("fig".into(), &record, &directory).unwrap();
             assert_eq!(decoded, shard);
             Some(())
         };
@@ -414,7 +346,7 @@ mod tests {
         #[test]
         fn any_bytes_are_refused_or_understood(record: Vec<u8>) {
             if let Ok(shard) = decode(&record) {
-                let again = shard.encode(&directory()).unwrap();
+                let again = encode(&shard, &directory()).unwrap();
                 prop_assert_eq!(decode(&again).unwrap(), shard);
             }
         }

@@ -10,8 +10,8 @@ use leveltable::remote::{AsyncTable, BoxFuture};
 use leveltable::{Error, ErrorKind, OpenTable, Result, Stats, TableCache};
 use tokio::sync::Semaphore;
 
-use super::SetOptions;
-use super::record::Shard;
+use super::settings::Settings;
+use super::shard::Shard;
 
 /// The result of opening a table, for all who wait for it. It goes on while any of them polls it, and is cancelled when none is
 /// left.
@@ -60,13 +60,13 @@ impl fmt::Debug for Shelf {
 }
 
 impl Shelf {
-    pub(super) fn new(options: &SetOptions) -> Arc<Shelf> {
+    pub(super) fn new(settings: &Settings) -> Arc<Shelf> {
         Arc::new(Shelf {
-            open: TableCache::new(options.max_open, options.max_bytes),
+            open: TableCache::new(settings.max_open, settings.max_bytes),
             counted: Mutex::default(),
             openings: Mutex::default(),
             closed: Arc::default(),
-            limit: Arc::new(Semaphore::new(options.max_requests.max(1))),
+            limit: Arc::new(Semaphore::new(settings.max_requests.max(1))),
         })
     }
 

@@ -5,90 +5,31 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use leveltable::remote::{AsyncTable, BoxFuture};
-use leveltable::{Error, ErrorKind, Result, Stats};
+#[cfg(doc)]
+use leveltable::ErrorKind;
+#[cfg(doc)]
+use leveltable::remote::AsyncTable;
+use leveltable::{Error, KeyRange, Result, Stats, prefix_bounds};
 use object_store::ObjectStore;
 use object_store::path::Path;
 
+use super::each;
 use super::manifest::Manifest;
-use super::place::{Place, is_not_found};
-use super::record::Shard;
+use super::open_set::OpenSet;
+#[cfg(doc)]
+use super::options::SetOptions;
+use super::place::{Place, SetVersion};
+use super::range::SetRange;
+use super::settings::Settings;
+use super::shard::Shard;
 use super::shelf::Shelf;
-use super::{SetOptions, SetVersion, each};
-use crate::Version;
-use crate::source::UNKNOWN;
 
 /// An open set: many tables with disjoint ranges of keys, which read like one.
 ///
 /// Clones are cheap and share everything. The set is the one that the manifest listed when it was opened. A shard that was replaced
 /// or removed since is an error of kind [`ErrorKind::Replaced`]: reopen the set.
 #[derive(Debug, Clone)]
-pub struct TableSet(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    store: Arc<dyn ObjectStore>,
-    options: SetOptions,
-    manifest: Path,
-    version: SetVersion,
-    /// In the order of their keys.
-    shards: Vec<Shard>,
-    shelf: Arc<Shelf>,
-}
-
-impl SetOptions {
-    /// Opens the set whose manifest is at `manifest`: one request, however many shards it has.
-    ///
-    /// # Errors
-    ///
-    /// - [`ErrorKind::Io`], with [`NotFound`](std::io::ErrorKind::NotFound) if there is no manifest.
-    /// - [`ErrorKind::NotATable`] if the object is not a manifest, and [`ErrorKind::Unsupported`] if it has a later version.
-    /// - [`ErrorKind::Corruption`] if it is damaged.
-    pub async fn open(&self, store: Arc<dyn ObjectStore>, manifest: &Path) -> Result<TableSet> {
-        let client = self.client(Arc::clone(&store));
-        let (read, place) = client.current(manifest).await?;
-        Ok(self.set(store, manifest, read, place, Shelf::new(self)))
-    }
-
-    /// The set of a manifest that was read before: these `bytes` of the object at `path`, in this version. Makes no
-    /// request.
-    ///
-    /// # Errors
-    ///
-    /// Errors of [`open`](SetOptions::open) if it is not a manifest.
-    pub fn open_manifest(
-        &self,
-        store: Arc<dyn ObjectStore>,
-        path: &Path,
-        bytes: Bytes,
-        version: Option<Version>,
-    ) -> Result<TableSet> {
-        let place = Place::Object(version.unwrap_or(UNKNOWN));
-        let read = Manifest::decode(bytes, path)?;
-        Ok(self.set(store, path, read, place, Shelf::new(self)))
-    }
-
-    fn set(
-        &self,
-        store: Arc<dyn ObjectStore>,
-        path: &Path,
-        manifest: Manifest,
-        place: Place,
-        shelf: Arc<Shelf>,
-    ) -> TableSet {
-        TableSet(Arc::new(Inner {
-            store,
-            options: self.clone(),
-            manifest: path.clone(),
-            version: SetVersion {
-                lineage: manifest.lineage,
-                place,
-            },
-            shards: manifest.shards,
-            shelf,
-        }))
-    }
-}
+pub struct TableSet(Arc<OpenSet>);
 
 impl TableSet {
     /// Opens a set with [`SetOptions::new`]; see [`SetOptions::open`].
@@ -97,7 +38,28 @@ impl TableSet {
     ///
     /// Same as [`SetOptions::open`].
     pub async fn open(store: Arc<dyn ObjectStore>, manifest: &Path) -> Result<TableSet> {
-        SetOptions::new().open(store, manifest).await
+        TableSet::open_with(&Settings::new(), store, manifest).await
+    }
+
+    pub(super) async fn open_with(
+        settings: &Settings,
+        store: Arc<dyn ObjectStore>,
+        path: &Path,
+    ) -> Result<TableSet> {
+        let client = settings.client(Arc::clone(&store));
+        let read = client.current(path).await?;
+        Ok(TableSet::of_manifest(settings, store, path, read))
+    }
+
+    /// The set that a manifest lists, which was read at `path`.
+    pub(super) fn of_manifest(
+        settings: &Settings,
+        store: Arc<dyn ObjectStore>,
+        path: &Path,
+        read: (Manifest, Place),
+    ) -> TableSet {
+        let shelf = Shelf::new(settings);
+        TableSet(OpenSet::new(store, settings, path, read, shelf))
     }
 
     /// Returns the set that is published now: this one, or the one that has replaced it. One request, conditional on the known
@@ -120,23 +82,24 @@ impl TableSet {
     ///
     /// Same as [`SetOptions::open`]. This set can still be read.
     pub async fn refresh(&self) -> Result<TableSet> {
-        let Inner {
+        let OpenSet {
             store,
-            options,
+            settings,
             manifest,
             version,
             shards,
             shelf,
         } = &*self.0;
-        let client = options.client(Arc::clone(store));
-        let Some((read, place)) = client.read(manifest, Some(&version.place)).await? else {
+        let client = settings.client(Arc::clone(store));
+        let Some(read) = client.read(manifest, Some(&version.place)).await? else {
             return Ok(self.clone());
         };
-        let kept: HashSet<&Shard> = read.shards.iter().collect();
+        let kept: HashSet<&Shard> = read.0.shards.iter().collect();
         let gone = shards.iter().filter(|shard| !kept.contains(shard));
         gone.for_each(|shard| shelf.close(shard));
         let (store, shelf) = (Arc::clone(store), Arc::clone(shelf));
-        Ok(options.set(store, manifest, read, place, shelf))
+        let set = OpenSet::new(store, settings, manifest, read, shelf);
+        Ok(TableSet(set))
     }
 
     /// Identifies the publication, for [`publish`](super::publish) to replace.
@@ -176,10 +139,10 @@ impl TableSet {
     /// Same as [`AsyncTable::get`], and errors of opening a shard; [`ErrorKind::Corruption`] if the keys or the number of entries in
     /// its properties are not those in the manifest.
     pub async fn get(&self, key: impl AsRef<[u8]> + Send) -> Result<Option<Bytes>> {
-        let Some(shard) = self.shard_of(key.as_ref()) else {
+        let Some(shard) = self.0.shard_of(key.as_ref()) else {
             return Ok(None);
         };
-        self.table(shard).await?.get(key).await
+        self.0.table(shard).await?.get(key).await
     }
 
     /// Calls `read` with the value of `key`, and returns its result; `None` if the set does not hold the key.
@@ -217,13 +180,13 @@ impl TableSet {
         // The positions of the keys of each shard.
         let mut wanted: BTreeMap<&[u8], (&Shard, Vec<usize>)> = BTreeMap::new();
         for (at, key) in keys.iter().enumerate() {
-            if let Some(shard) = self.shard_of(key.as_ref()) {
+            if let Some(shard) = self.0.shard_of(key.as_ref()) {
                 let group = wanted.entry(&shard.first_key);
                 group.or_insert((shard, Vec::new())).1.push(at);
             }
         }
         let read = each(wanted.into_values(), |(shard, positions)| async {
-            let table = self.table(shard).await?;
+            let table = self.0.table(shard).await?;
             let keys = positions.iter().filter_map(|&at| keys.get(at));
             let keys: Vec<&K> = keys.collect();
             Ok::<_, Error>(positions.into_iter().zip(table.get_many(&keys).await?))
@@ -245,13 +208,34 @@ impl TableSet {
     /// Errors of reading filter and index.
     pub async fn may_contain(&self, key: impl AsRef<[u8]> + Send) -> Result<bool> {
         let key = key.as_ref();
-        let Some(shard) = self.shard_of(key) else {
+        let Some(shard) = self.0.shard_of(key) else {
             return Ok(false);
         };
         match self.0.shelf.open_table(shard) {
             Some(table) => Ok(table.may_contain(key).await?),
             None => Ok(true),
         }
+    }
+
+    /// The entries whose keys are within `bounds`, in order. Makes no request until the first entry is requested.
+    ///
+    /// ```no_run
+    /// # async fn show(set: leveltable_object_store::TableSet) -> leveltable::Result<()> {
+    /// let mut range = set.range("apple".."banana");
+    /// while let Some((key, _)) = range.next().await? {
+    ///     println!("{}", key.escape_ascii());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn range(&self, bounds: impl KeyRange) -> SetRange {
+        SetRange::new(&self.0, bounds.key_bounds())
+    }
+
+    /// The entries whose keys begin with `prefix`, in order, like [`range`](TableSet::range). Shards whose filter of prefixes excludes it
+    /// are opened but not read.
+    /// For the entries after a key, take a `range` from that key to the end of [`prefix_bounds`].
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> SetRange {
+        SetRange::new(&self.0, prefix_bounds(prefix.as_ref()))
     }
 
     /// Returns the bounds of at most `n` parts of the set, in order and of similar size: every key lies in exactly one. A
@@ -313,7 +297,7 @@ impl TableSet {
         let splits = each(shards.iter().zip(parts), |(shard, parts)| async move {
             Ok::<_, Error>(match parts {
                 1 => Vec::new(),
-                _ => self.table(shard).await?.splits(parts).await?,
+                _ => self.0.table(shard).await?.splits(parts).await?,
             })
         });
         let splits = splits.await?.into_iter().flatten();
@@ -328,74 +312,4 @@ impl TableSet {
         ends.pop();
         Ok(ends)
     }
-
-    /// The shard that `key` would be in.
-    fn shard_of(&self, key: &[u8]) -> Option<&Shard> {
-        let shards = self.shards();
-        let found = shards.partition_point(|shard| shard.last_key < key);
-        shards.get(found).filter(|shard| shard.covers(key))
-    }
-
-    /// The table of `shard`, opened by one request if it is not open.
-    pub(super) async fn table(&self, shard: &Shard) -> Result<AsyncTable> {
-        self.0.shelf.table(shard, || self.open_shard(shard)).await
-    }
-
-    fn open_shard(&self, shard: &Shard) -> BoxFuture<'static, Result<AsyncTable>> {
-        let (set, shard) = (self.clone(), shard.clone());
-        Box::pin(async move {
-            let Inner {
-                store,
-                options,
-                shelf,
-                ..
-            } = &*set.0;
-            let open = || {
-                let source = { options.source(Arc::clone(store), &shard.path) }
-                    .pinned_to(shard.version.clone())
-                    .sized(shard.size)
-                    .limited(Arc::clone(&shelf.limit));
-                options.tables.open_async(source, Some(shard.tail_len))
-            };
-            let opened = match open().await {
-                // It may have been damaged in transit.
-                Err(error) if error.kind() == ErrorKind::Corruption => open().await,
-                opened => opened,
-            };
-            let name = std::path::Path::new(shard.path.as_ref());
-            let table = opened.map_err(|error| {
-                if !is_not_found(&error) {
-                    return error;
-                }
-                let why = "the shard was removed since the set was published";
-                Error::new(ErrorKind::Replaced, why).at_path(name)
-            })?;
-            matches_record(&table, &shard).map_err(|error| error.at_path(name))?;
-            Ok(table)
-        })
-    }
-}
-
-/// Compares the table's properties with the manifest's record. Lookups rely on the record, and would miss entries silently if it
-/// were wrong.
-fn matches_record(table: &AsyncTable, shard: &Shard) -> Result<()> {
-    let properties = table.properties();
-    let first_key = properties.and_then(|p| p.first_key.as_deref());
-    let last_key = properties.and_then(|p| p.last_key.as_deref());
-    let key = |key: &[u8]| key.escape_ascii().to_string();
-    let number = |entries: u64| entries.to_string();
-    let (recorded, found) = (shard.entries, table.entries());
-    for (what, recorded, found) in [
-        ("first key", Some(key(&shard.first_key)), first_key.map(key)),
-        ("last key", Some(key(&shard.last_key)), last_key.map(key)),
-        ("number of entries", recorded.map(number), found.map(number)),
-    ] {
-        if let (Some(recorded), Some(found)) = (recorded, found)
-            && recorded != found
-        {
-            let why = format!("the manifest says that its {what} is {recorded}, the table {found}");
-            return Err(Error::new(ErrorKind::Corruption, why));
-        }
-    }
-    Ok(())
 }
