@@ -1,5 +1,6 @@
 //! Fetches data blocks, and pieces of index and filters: for one lookup, or for many together.
 
+use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
@@ -9,14 +10,14 @@ use bytes::Bytes;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt, TryStreamExt};
 
-use super::flights::{Awaited, Flight};
-use super::table::AsyncTable;
+use super::flights::{Awaited, Flight, Flights};
 use crate::error::{Error, ErrorKind, Result, Section};
 use crate::read::parts::index::BlockRef;
 use crate::read::parts::{Missing, Part, Parts};
-use crate::read::source::async_read_at::MAX_REQUEST_GAP;
+use crate::read::source::async_read_at::{AsyncReadAt, MAX_REQUEST_GAP};
 use crate::read::source::coalesce::saturating_len;
 use crate::read::source::file::FileSlice;
+use crate::read::table::Table;
 use crate::read::table::opened::{MAX_READS, Opened, still_missing};
 
 /// Maximum number of bytes between pieces of index and filters that are fetched by one request. Requests for pieces are made at
@@ -26,22 +27,45 @@ const MAX_PIECE_GAP: u64 = 16 << 10;
 /// Maximum number of requests of one call that are in flight.
 const MAX_IN_FLIGHT: usize = 32;
 
-impl AsyncTable {
+/// Number of layers of a ribbon filter whose pieces are requested at once: 99 % of keys then need no second round trip.
+pub(super) const REQUEST_LAYERS: usize = 2;
+
+/// A table that decides what to read, the source to read it from, and the requests in flight.
+#[derive(Clone)]
+pub(super) struct Fetcher {
+    pub(super) table: Table,
+    source: Arc<dyn AsyncReadAt>,
+    flights: Arc<Flights>,
+}
+
+/// Shows the table.
+impl fmt::Debug for Fetcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.table.fmt(f)
+    }
+}
+
+impl Fetcher {
+    pub(super) fn new(table: Table, source: Arc<dyn AsyncReadAt>) -> Fetcher {
+        Fetcher {
+            table,
+            source,
+            flights: Arc::default(),
+        }
+    }
+
     /// A data block, from the cache or from the source, checked on arrival.
     pub(super) async fn fetch_block(&self, found: BlockRef) -> Result<Bytes> {
-        let (Opened { parts, store, .. }, read) = (&*self.table.opened, self.table.read);
+        let Opened { parts, store, .. } = &*self.table.opened;
         if let Some(block) = store.cached(parts, found) {
             return Ok(block);
         }
         let item = (found.handle.frame_in_file(), found);
         let none = || Error::new(ErrorKind::InvalidState, "a request brought no block");
-        let wanted = self
-            .join(vec![item], MAX_REQUEST_GAP)
-            .pop()
-            .ok_or_else(none)?;
-        let admit = |frame: &_, found| store.admit(parts, found, frame, read);
-        let arrived = self.arrive(wanted, |_| Section::Data, admit).await;
-        arrived?.pop().ok_or_else(none)
+        let wanted = self.join(vec![item], MAX_REQUEST_GAP).pop();
+        let admit = |frame: &_, found| store.admit(parts, found, frame, self.table.read);
+        let arrived = self.arrive(wanted.ok_or_else(none)?, |_| Section::Data, admit);
+        arrived.await?.pop().ok_or_else(none)
     }
 
     /// The data blocks `wanted`, which ascend, with their positions, in the order of arrival: those in the cache first.

@@ -1,18 +1,14 @@
 //! The entries of a remote table within bounds.
 
-use std::ops::Bound;
-
 use bytes::Bytes;
 
+use super::fetch::{Fetcher, REQUEST_LAYERS};
+#[cfg(doc)]
 use super::table::AsyncTable;
 use super::walk::WalkBlocks;
-use crate::comparator::Order;
 use crate::error::{Error, Result};
-use crate::read::parts::bounds::{Bounds, Direction, KeyRange, prefix_bounds_from};
-#[cfg(doc)]
-use crate::read::table::Table;
+use crate::read::parts::bounds::{Bounds, Direction};
 use crate::read::walk::cursor::Cursor;
-use crate::read::walk::range::no_prefix_in;
 
 /// The entries of an [`AsyncTable`] within bounds, in order; made by [`AsyncTable::range`].
 ///
@@ -24,7 +20,7 @@ use crate::read::walk::range::no_prefix_in;
 #[derive(Debug)]
 #[must_use]
 pub struct AsyncRange {
-    table: AsyncTable,
+    table: Fetcher,
     /// Its blocks come from `blocks`.
     cursor: Cursor,
     blocks: WalkBlocks,
@@ -33,35 +29,9 @@ pub struct AsyncRange {
     error: Option<Error>,
 }
 
-/// Walks.
-impl AsyncTable {
-    /// The entries whose keys are within `bounds`, in order. Reads nothing if a filter of prefixes excludes them; see
-    /// [`Table::range`].
-    pub fn range(&self, bounds: impl KeyRange) -> AsyncRange {
-        AsyncRange::new(self, bounds.key_bounds(), None)
-    }
-
-    /// The entries whose keys begin with `prefix`, in order; see [`Table::prefix`].
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> AsyncRange {
-        self.prefix_from(prefix, Bound::<&[u8]>::Unbounded)
-    }
-
-    /// The entries of [`prefix`](AsyncTable::prefix) at or after `start`; see [`Table::prefix_from`].
-    pub fn prefix_from(
-        &self,
-        prefix: impl AsRef<[u8]>,
-        start: Bound<impl AsRef<[u8]>>,
-    ) -> AsyncRange {
-        // The order is not used, since the prefix need not be a valid key.
-        let error = self.table.order().ok().and_then(no_prefix_in);
-        let bounds = prefix_bounds_from(prefix.as_ref(), start);
-        AsyncRange::new(self, bounds, error)
-    }
-}
-
 impl AsyncRange {
     /// The entries of the table within `bounds`, or an error instead.
-    pub(super) fn new(table: &AsyncTable, bounds: Bounds, error: Option<Error>) -> AsyncRange {
+    pub(super) fn new(table: &Fetcher, bounds: Bounds, error: Option<Error>) -> AsyncRange {
         AsyncRange {
             cursor: Cursor::of_table(&table.table, bounds),
             table: table.clone(),
@@ -74,15 +44,13 @@ impl AsyncRange {
     /// Finds the data blocks that may have entries within the bounds: none if a filter of prefixes excludes them.
     async fn plan(&mut self) -> Result<()> {
         let (table, cursor) = (&self.table, &mut self.cursor);
-        let is_bytewise = matches!(table.table.order(), Ok(Order::Bytewise));
-        if is_bytewise && table.prefixes_exclude(&cursor.bounds).await? {
-            cursor.limit_to(0..0);
+        let parts = &table.table.opened.parts;
+        if let Some(prefix) = cursor.prefix_to_ask() {
+            let passes = table.ask(|| parts.passes_prefix(&prefix, REQUEST_LAYERS));
+            cursor.note_prefix(passes.await?);
         }
         if cursor.ahead.limits.is_none() {
-            let (parts, order) = (
-                &table.table.opened.parts,
-                table.table.order_of(&cursor.bounds)?,
-            );
+            let order = table.table.order_of(&cursor.bounds)?;
             let within = table.ask(|| parts.blocks_within(&cursor.bounds, order));
             let blocks = within.await?;
             cursor.limit_to(blocks);

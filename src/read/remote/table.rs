@@ -8,43 +8,37 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::TryStreamExt;
 
-use super::flights::Flights;
+use super::fetch::{Fetcher, REQUEST_LAYERS};
+use super::range::AsyncRange;
 use crate::comparator::Order;
 use crate::error::{Error, Result};
 use crate::filter::FilterEntry;
 use crate::format::properties::Properties;
+use crate::read::open::open_file;
 use crate::read::open::options::OpenOptions;
-use crate::read::parts::bounds::{Bounds, KeyRange};
+use crate::read::parts::bounds::{KeyRange, prefix_bounds_from};
 use crate::read::parts::index::Found;
 use crate::read::source::async_read_at::{AsyncReadAt, Tail};
 use crate::read::source::file::{FileSlice, TAIL_LEN, TableFile};
 use crate::read::source::stats::Stats;
 use crate::read::source::{Source, SourceBytes};
 use crate::read::store::{ReadOptions, whole};
+#[cfg(doc)]
+use crate::read::table::Table;
 use crate::read::table::approximate::{bytes_within, key_at};
+use crate::read::table::find_value;
 use crate::read::table::get_many::{Lookups, Values, blocks_of, sort_by_block};
 use crate::read::table::splits::splits_by_blocks;
 use crate::read::table::table_cache::OpenTable;
-use crate::read::table::{Table, find_value};
+use crate::read::walk::range::no_prefix_in;
 
 /// An open table whose blocks are fetched from an [`AsyncReadAt`]: the asynchronous counterpart of [`Table`].
 ///
 /// Clones are cheap and share everything; lookups and batches also share requests in flight. Memory and cache are as for a
 /// [`Table`], except that the cache takes every block that a lookup fetched. The [module](crate::remote) says how many requests
 /// a call makes.
-#[derive(Clone)]
-pub struct AsyncTable {
-    /// Decides what to read, but cannot read.
-    pub(super) table: Table,
-    pub(super) source: Arc<dyn AsyncReadAt>,
-    pub(super) flights: Arc<Flights>,
-}
-
-impl std::fmt::Debug for AsyncTable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("AsyncTable").field(&self.table).finish()
-    }
-}
+#[derive(Debug, Clone)]
+pub struct AsyncTable(Fetcher);
 
 impl OpenTable for AsyncTable {
     fn weight(&self) -> usize {
@@ -88,16 +82,10 @@ impl OpenOptions {
         let offset = size - len as u64;
         file.count_reads(&[(offset, len)]);
         file.fetched.push(FileSlice { offset, bytes });
-        Ok(AsyncTable {
-            table: self.open_file(file).await?,
-            source: remote,
-            flights: Arc::default(),
-        })
+        let table = open_file(&self.settings, file).await?;
+        Ok(AsyncTable(Fetcher::new(table, remote)))
     }
 }
-
-/// Number of layers of a ribbon filter whose pieces are requested at once: 99 % of keys then need no second round trip.
-const REQUEST_LAYERS: usize = 2;
 
 impl AsyncTable {
     /// Opens a table with [`OpenOptions::new`]; see [`OpenOptions::open_async`].
@@ -111,10 +99,9 @@ impl AsyncTable {
 
     /// Returns the same table, read with `options`: a cheap clone; see [`Table::with_read_options`].
     pub fn with_read_options(&self, options: ReadOptions) -> AsyncTable {
-        AsyncTable {
-            table: self.table.with_read_options(options),
-            ..self.clone()
-        }
+        let mut fetcher = self.0.clone();
+        fetcher.table = fetcher.table.with_read_options(options);
+        AsyncTable(fetcher)
     }
 
     /// Returns the value of `key`, or `None` if the table does not hold it: none or one request.
@@ -125,15 +112,15 @@ impl AsyncTable {
     ///
     /// Same as [`Table::get`], and [`ErrorKind::Replaced`](crate::ErrorKind::Replaced).
     pub async fn get(&self, key: impl AsRef<[u8]> + Send) -> Result<Option<Bytes>> {
-        let (key, order) = (key.as_ref(), self.table.order()?);
-        self.table.check_form(key, order)?;
+        let (key, order) = (key.as_ref(), self.0.table.order()?);
+        self.0.table.check_form(key, order)?;
         let Some(found) = self.candidate(key, order).await? else {
             return Ok(None);
         };
         let (found, part) = (found.to_ref(), found.part());
-        let block = self.fetch_block(found).await?;
+        let block = self.0.fetch_block(found).await?;
         let value = find_value(whole(&block), key, order, part);
-        let value = value.map_err(|defect| self.table.opened.store.locate(found, defect))?;
+        let value = value.map_err(|defect| self.0.table.opened.store.locate(found, defect))?;
         Ok(value.map(|value| block.slice(value)))
     }
 
@@ -147,14 +134,15 @@ impl AsyncTable {
     ///
     /// Same as [`get`](AsyncTable::get); if a block cannot be read, no value is returned.
     pub async fn get_many<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
-        let (mut lookups, mut wanted) = (Lookups::new(&self.table, keys)?, Vec::new());
-        self.ask(|| lookups.ask(REQUEST_LAYERS, |some| wanted.extend(some)))
+        let (mut lookups, mut wanted) = (Lookups::new(&self.0.table, keys)?, Vec::new());
+        self.0
+            .ask(|| lookups.ask(REQUEST_LAYERS, |some| wanted.extend(some)))
             .await?;
         sort_by_block(&mut wanted);
         let of_blocks = blocks_of(&wanted).map(|(found, keys)| (found.to_ref(), keys));
         let (blocks, of_blocks): (Vec<_>, Vec<_>) = of_blocks.unzip();
-        let mut found = Values::new(&self.table, keys.len());
-        let mut arriving = self.fetch_blocks(&blocks);
+        let mut found = Values::new(&self.0.table, keys.len());
+        let mut arriving = self.0.fetch_blocks(&blocks);
         while let Some((i, block)) = arriving.try_next().await? {
             let mut keys = of_blocks.get(i).into_iter().copied().flatten();
             keys.try_for_each(|wanted| found.search(wanted, whole(&block)))?;
@@ -169,7 +157,7 @@ impl AsyncTable {
     ///
     /// Same as [`Table::may_contain`].
     pub async fn may_contain(&self, key: impl AsRef<[u8]> + Send) -> Result<bool> {
-        let Ok(order) = self.table.order() else {
+        let Ok(order) = self.0.table.order() else {
             return Ok(true);
         };
         Ok(self.candidate(key.as_ref(), order).await?.is_some())
@@ -177,20 +165,32 @@ impl AsyncTable {
 
     /// The only data block to look for `key` in; `None` if filter and index exclude the key.
     async fn candidate(&self, key: &[u8], order: &Order) -> Result<Option<Found<'_>>> {
-        self.ask(|| self.table.ask_candidate(key, order, REQUEST_LAYERS))
+        self.0
+            .ask(|| self.0.table.ask_candidate(key, order, REQUEST_LAYERS))
             .await
     }
 
-    /// Whether the filter of prefixes excludes all keys within these bounds.
-    pub(super) async fn prefixes_exclude(&self, bounds: &Bounds) -> Result<bool> {
-        let parts = &self.table.opened.parts;
-        let Some(prefix) = parts.prefix_to_ask(bounds) else {
-            return Ok(false);
-        };
-        let passes = || parts.passes_prefix(prefix, REQUEST_LAYERS);
-        let passes = self.ask(passes).await?;
-        self.table.note_prefix(passes);
-        Ok(!passes)
+    /// The entries whose keys are within `bounds`, in order. Reads nothing if a filter of prefixes excludes them; see
+    /// [`Table::range`].
+    pub fn range(&self, bounds: impl KeyRange) -> AsyncRange {
+        AsyncRange::new(&self.0, bounds.key_bounds(), None)
+    }
+
+    /// The entries whose keys begin with `prefix`, in order; see [`Table::prefix`].
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> AsyncRange {
+        self.prefix_from(prefix, Bound::<&[u8]>::Unbounded)
+    }
+
+    /// The entries of [`prefix`](AsyncTable::prefix) at or after `start`; see [`Table::prefix_from`].
+    pub fn prefix_from(
+        &self,
+        prefix: impl AsRef<[u8]>,
+        start: Bound<impl AsRef<[u8]>>,
+    ) -> AsyncRange {
+        // The order is not used, since the prefix need not be a valid key.
+        let error = self.0.table.order().ok().and_then(no_prefix_in);
+        let bounds = prefix_bounds_from(prefix.as_ref(), start);
+        AsyncRange::new(&self.0, bounds, error)
     }
 
     /// Bounds of about `n` parts of the table with about as many bytes each; see [`Table::splits`].
@@ -199,12 +199,13 @@ impl AsyncTable {
     ///
     /// Same as [`Table::splits`].
     pub async fn splits(&self, n: usize) -> Result<Vec<(Bound<Bytes>, Bound<Bytes>)>> {
-        let parts = &self.table.opened.parts;
-        if self.table.order().is_ok() && splits_by_blocks(&parts.index, n) {
-            self.read_parts(parts.index_parts(0..parts.index.len()))
+        let parts = &self.0.table.opened.parts;
+        if self.0.table.order().is_ok() && splits_by_blocks(&parts.index, n) {
+            self.0
+                .read_parts(parts.index_parts(0..parts.index.len()))
                 .await?;
         }
-        self.table.splits(n)
+        self.0.table.splits(n)
     }
 
     /// Approximately how many bytes the entries within `bounds` take, according to the index alone: at most one request; see
@@ -214,9 +215,9 @@ impl AsyncTable {
     ///
     /// Same as [`Table::approximate_bytes`].
     pub async fn approximate_bytes(&self, bounds: impl KeyRange + Send) -> Result<u64> {
-        let (bounds, parts) = (bounds.key_bounds(), &self.table.opened.parts);
-        let order = self.table.order_of(&bounds)?;
-        self.ask(|| bytes_within(parts, &bounds, order)).await
+        let (bounds, parts) = (bounds.key_bounds(), &self.0.table.opened.parts);
+        let order = self.0.table.order_of(&bounds)?;
+        self.0.ask(|| bytes_within(parts, &bounds, order)).await
     }
 
     /// A key before which about `fraction` of the bytes of all entries lie, according to the index alone: at most one
@@ -226,44 +227,44 @@ impl AsyncTable {
     ///
     /// Same as [`Table::key_at_fraction`].
     pub async fn key_at_fraction(&self, fraction: f64) -> Result<Option<Bytes>> {
-        let parts = &self.table.opened.parts;
-        self.ask(|| key_at(parts, fraction)).await
+        let parts = &self.0.table.opened.parts;
+        self.0.ask(|| key_at(parts, fraction)).await
     }
 
     /// The table's own description; see [`Table::properties`].
     pub fn properties(&self) -> Option<&Properties> {
-        self.table.properties()
+        self.0.table.properties()
     }
 
     /// Number of entries, as recorded in its properties; see [`Table::entries`].
     pub fn entries(&self) -> Option<u64> {
-        self.table.entries()
+        self.0.table.entries()
     }
 
     /// The filter in use; see [`Table::filter`].
     pub fn filter(&self) -> Option<&FilterEntry> {
-        self.table.filter()
+        self.0.table.filter()
     }
 
     /// Counters of the table's work so far, opening included; see [`Table::stats`]. A request is one read.
     pub fn stats(&self) -> Stats {
-        self.table.stats()
+        self.0.table.stats()
     }
 
     /// Size of the file in bytes; see [`Table::file_bytes`].
     pub fn file_bytes(&self) -> u64 {
-        self.table.file_bytes()
+        self.0.table.file_bytes()
     }
 
     /// Bytes of memory that the table takes, apart from cached blocks; see [`Table::weight`].
     pub fn weight(&self) -> usize {
-        self.table.weight()
+        self.0.table.weight()
     }
 
     /// Number of bytes at the end of the file that include all that opening needs, for [`OpenOptions::open_async`]: those after the last
     /// data block, or all of a file of up to 64 KiB, whose keys are checked then.
     pub fn tail_len(&self) -> u64 {
-        let (size, index) = (self.table.file_bytes(), &self.table.opened.parts.index);
+        let (size, index) = (self.0.table.file_bytes(), &self.0.table.opened.parts.index);
         match index.pieces().checked_sub(1) {
             // The last handle may not have been checked yet.
             Some(last) if size > TAIL_LEN => size.saturating_sub(index.data_end(last)),

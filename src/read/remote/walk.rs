@@ -7,8 +7,8 @@ use std::ops::Range;
 use bytes::Bytes;
 use futures_util::future::{FutureExt, join_all, select};
 
+use super::fetch::Fetcher;
 use super::flights::Flight;
-use super::table::AsyncTable;
 use crate::error::Result;
 use crate::format::frame;
 use crate::read::parts::bounds::Direction;
@@ -72,7 +72,7 @@ impl WalkBlocks {
     /// future before it is ready has no effect.
     pub(super) async fn take(
         &mut self,
-        table: &AsyncTable,
+        table: &Fetcher,
         i: usize,
         direction: Direction,
     ) -> Result<(BlockRef, Bytes, bool)> {
@@ -114,7 +114,7 @@ impl WalkBlocks {
     }
 
     /// Makes requests for the next blocks that are not in the cache, up to where the walk needs the next piece of the index.
-    fn ask(&mut self, table: &AsyncTable, direction: Direction) {
+    fn ask(&mut self, table: &Fetcher, direction: Direction) {
         let opened = &*table.table.opened;
         let Opened { parts, store, .. } = opened;
         let [few, many] = MAX_AHEAD;
@@ -129,7 +129,13 @@ impl WalkBlocks {
         {
             let mut run = Group::of(found);
             if !store.is_cached(parts, found) {
-                run = next_run(opened, found, direction, &self.unasked, self.len);
+                run = next_run(
+                    opened,
+                    found,
+                    direction,
+                    &self.unasked,
+                    (usize::MAX, self.len),
+                );
                 let flight = table.request(run.bytes);
                 self.asked.push_back((run.items.clone(), flight));
                 self.len = MAX_REQUEST_LEN.min(2 * self.len);
