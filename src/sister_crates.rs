@@ -42,23 +42,23 @@ pub fn filter_with(options: WriteOptions, policy: &BuiltIn, bits_per_key: f64) -
 
 /// The order that a table is opened in, if the options name it.
 pub fn named_order(options: &OpenOptions) -> Option<&Order> {
-    options.order.as_ref()
+    options.settings.order.as_ref()
 }
 
 /// Whether a table is opened in its stored order.
 pub fn is_in_stored_order(options: &OpenOptions) -> bool {
-    options.stored_order
+    options.settings.stored_order
 }
 
 /// The filter policy of this name, if it is known.
 pub fn known_policy(options: &OpenOptions, name: &[u8]) -> Option<Arc<dyn FilterPolicy>> {
-    let mut known = options.known_policies().into_iter();
+    let mut known = options.settings.known_policies().into_iter();
     known.find(|policy| policy.name().as_bytes() == name)
 }
 
 /// The prefix extractor of this name, if it is known.
 pub fn known_extractor(options: &OpenOptions, name: &[u8]) -> Option<Arc<dyn PrefixExtractor>> {
-    options.known_extractor(name)
+    options.settings.known_extractor(name)
 }
 
 /// The frame of data block `i`, one of `0..data_blocks()`, as it is stored and unchecked.

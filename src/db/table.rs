@@ -74,10 +74,10 @@ impl OpenOptions {
     ///
     /// Same as [`open_db`](OpenOptions::open_db).
     pub fn open_db_source(&self, source: impl Into<Source>) -> Result<DbTable> {
-        let order = self.order.clone().unwrap_or(Order::Bytewise);
+        let order = self.settings.order.clone().unwrap_or(Order::Bytewise);
         let mut options = self.clone();
-        if !self.stored_order {
-            options.order = Some(internal_order(order.clone()));
+        if !self.settings.stored_order {
+            options.settings.order = Some(internal_order(order.clone()));
         }
         let table = options.open_source(source)?;
         let Opened { parts, store, .. } = &*table.opened;

@@ -7,7 +7,7 @@ use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::footer::BlockHandle;
 use crate::format::{Defect, Named};
-use crate::read::open::options::OpenOptions;
+use crate::read::open::settings::Settings;
 use crate::read::parts::filter::FilterContents;
 
 /// The contents of a metaindex.
@@ -30,8 +30,8 @@ pub(crate) struct NamedFilter {
 }
 
 impl Metaindex {
-    pub(crate) fn decode(block: &[u8], options: &OpenOptions) -> Result<Metaindex, Defect> {
-        let policies = options.known_policies();
+    pub(crate) fn decode(block: &[u8], settings: &Settings) -> Result<Metaindex, Defect> {
+        let policies = settings.known_policies();
         let mut found = Metaindex::default();
         let mut cursor = BlockCursor::new(Block::parse(block)?);
         while cursor.next()? {
@@ -51,7 +51,7 @@ impl Metaindex {
                     }
                 }
                 Named::Prefixes(name) => {
-                    if let Some(extractor) = options.known_extractor(name) {
+                    if let Some(extractor) = settings.known_extractor(name) {
                         let (of, handle, rank) = (FilterContents::Prefixes(extractor), handle?, 0);
                         found.filters.push(NamedFilter { of, handle, rank });
                     }

@@ -3,11 +3,9 @@
 pub(crate) mod metaindex;
 pub(crate) mod options;
 pub(crate) mod recognise;
+pub(crate) mod settings;
 
-use std::path::Path;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
@@ -23,13 +21,12 @@ use crate::format::pieces::{IndexPieces, Pieces};
 use crate::format::pieces_filter::FilterPieces;
 use crate::format::properties::{KeyKind, Properties};
 use crate::read::open::metaindex::{Metaindex, NamedFilter};
-use crate::read::open::options::OpenOptions;
 use crate::read::open::recognise::{Evidence, may_be_internal};
+use crate::read::open::settings::Settings;
 use crate::read::parts::filter::{FilterContents, TableFilter};
 use crate::read::parts::index::{BlockRef, Index};
 use crate::read::parts::{Kind, Part, Parts};
 use crate::read::source::file::{TAIL_LEN, TableFile};
-use crate::read::source::{ReadAt, Source};
 use crate::read::store::{BlockStore, batch_len, check_frame};
 use crate::read::table::Table;
 use crate::read::table::opened::Opened;
@@ -41,110 +38,72 @@ const PROPERTIES_ROOM: u64 = 4 << 10;
 /// take this many bytes, each counting at least a kilobyte: keys that share prefixes could take the square of the block's size.
 const MAX_BYTES: usize = 64 << 10;
 
-impl OpenOptions {
-    /// Opens the table at `path`.
-    ///
-    /// Reads the last 64 KiB of the file. That is enough for a table of this crate of any size, unless its index keys are long, which
-    /// takes a second read. Pieces of its index and filters are read when a lookup first needs them, unless
-    /// [`preload`](OpenOptions::preload) is set. For a large table of another writer, it then reads metaindex and index; the filter
-    /// is read when it is first needed. If nothing says what the table is and its index could be a database's, opening also reads its
-    /// first data block. The order of keys is checked in the parts of the index that are read, and in all blocks of a file of up to
-    /// 64 KiB. **A larger table that does not record its order, and whose order rarely differs from the assumed one, can hide keys:**
-    /// a lookup returns `None` for a key that the table has, until a block that shows the order is read.
-    /// [`check_order`](OpenOptions::check_order) rules that out.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::NotATable`] for another kind of file, [`ErrorKind::Corruption`] for a damaged table (except for its data
-    /// blocks, of which at most the first must be readable), [`ErrorKind::Comparator`], [`ErrorKind::DatabaseTable`],
-    /// [`ErrorKind::Unsupported`] and [`ErrorKind::Io`].
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<Table> {
-        self.open_source(Source::open(path)?)
+/// Opens the table in `file`. Each step names the parts of the file that it needs, and the missing ones are all read at
+/// once.
+pub(crate) async fn open_file(settings: &Settings, mut file: TableFile) -> Result<Table> {
+    let footer = read_footer(&mut file).await?;
+    let mut opening = Opening {
+        settings,
+        file,
+        footer,
+    };
+    let metaindex = opening.read_metaindex().await;
+    let whole_index = Some(footer.index);
+    if metaindex.as_ref().is_err_and(is_of_file) {
+        // Without its index a table is lost: if both are damaged, the error is about the index.
+        opening.fetch(&[(Section::Index, whole_index)]).await?;
+        opening.read_block(footer.index, Section::Index, |_| Ok(()))?;
     }
-
-    /// Opens a table from memory, an open file, or anything that implements [`ReadAt`].
-    ///
-    /// # Errors
-    ///
-    /// Same as [`open`](OpenOptions::open).
-    pub fn open_source(&self, source: impl Into<Source>) -> Result<Table> {
-        let source = source.into();
-        let failed = |e| Error::io("asking for the table's size", e).in_file(source.name());
-        let size = source.size().map_err(failed)?;
-        ready(self.open_file(TableFile::new(source, size)))
+    let metaindex = metaindex?;
+    let needed = [
+        (Section::Properties, metaindex.properties),
+        (Section::Pieces, metaindex.pieces),
+        (
+            Section::Index,
+            whole_index.filter(|_| metaindex.pieces.is_none()),
+        ),
+    ];
+    opening.fetch(&needed).await?;
+    let properties = opening.read_if(metaindex.properties, Section::Properties, |block| {
+        Properties::decode(&block).map(Some)
+    })?;
+    // A table without properties does not say how index and filters are divided.
+    let pieces = opening.read_pieces(metaindex.pieces.filter(|_| properties.is_some()))?;
+    if pieces.is_none() {
+        opening.fetch(&[(Section::Index, whole_index)]).await?;
     }
-
-    /// Opens the table in `file`. Each step names the parts of the file that it needs, and the missing ones are all read at
-    /// once.
-    pub(crate) async fn open_file(&self, mut file: TableFile) -> Result<Table> {
-        let footer = read_footer(&mut file).await?;
-        let mut opening = Opening {
-            options: self,
-            file,
-            footer,
-        };
-        let metaindex = opening.read_metaindex().await;
-        let whole_index = Some(footer.index);
-        if metaindex.as_ref().is_err_and(is_of_file) {
-            // Without its index a table is lost: if both are damaged, the error is about the index.
-            opening.fetch(&[(Section::Index, whole_index)]).await?;
-            opening.read_block(footer.index, Section::Index, |_| Ok(()))?;
-        }
-        let metaindex = metaindex?;
-        let needed = [
-            (Section::Properties, metaindex.properties),
-            (Section::Pieces, metaindex.pieces),
-            (
-                Section::Index,
-                whole_index.filter(|_| metaindex.pieces.is_none()),
-            ),
-        ];
-        opening.fetch(&needed).await?;
-        let properties = opening.read_if(metaindex.properties, Section::Properties, |block| {
-            Properties::decode(&block).map(Some)
-        })?;
-        // A table without properties does not say how index and filters are divided.
-        let pieces = opening.read_pieces(metaindex.pieces.filter(|_| properties.is_some()))?;
-        if pieces.is_none() {
-            opening.fetch(&[(Section::Index, whole_index)]).await?;
-        }
-        let (index, divided) = pieces.map_or((None, Vec::new()), |p| (Some(p.index), p.filters));
-        let order = opening.choose_order(properties.as_ref())?;
-        let index = opening.decode_index(index, order.as_ref())?;
-        let [mut filter, mut prefixes] = [None, None];
-        let is_plain = properties.is_some() || !opening.may_hold_user_keys(&index).await?;
-        if is_plain && self.needs_metaindex() {
-            [filter, prefixes] = opening.filters(metaindex.filters, divided, order.as_ref())?;
-        }
-        let keeps_all = self.chose_cache || !opening.file.source.is_near();
-        let store = BlockStore::new(opening.file, self.cache.clone(), keeps_all);
-        let parts = Parts {
-            order,
-            index,
-            filter,
-            prefixes,
-        };
-        let mut opened = Opened::new(parts, store, properties);
-        // Damage in the parts that came with the end of the file is an error now.
-        opened.load_parts(opened.fetched_parts()).await?;
-        // If the tail is the whole file, the index has so few blocks that it may ascend by chance.
-        let is_small = opened.store.file.size <= TAIL_LEN;
-        if !self.stored_order && (self.check_order || is_small) {
-            opened.check_order(self.check_order).await?;
-        }
-        if self.preload {
-            opened.load_parts(opened.parts.all()).await?;
-        }
-        opened.store.file.fetched = Vec::new();
-        Ok(Table {
-            opened: Arc::new(opened),
-            read: self.read,
-        })
+    let (index, divided) = pieces.map_or((None, Vec::new()), |p| (Some(p.index), p.filters));
+    let order = opening.choose_order(properties.as_ref())?;
+    let index = opening.decode_index(index, order.as_ref())?;
+    let [mut filter, mut prefixes] = [None, None];
+    let is_plain = properties.is_some() || !opening.may_hold_user_keys(&index).await?;
+    if is_plain && settings.needs_metaindex() {
+        [filter, prefixes] = opening.filters(metaindex.filters, divided, order.as_ref())?;
     }
-
-    fn needs_metaindex(&self) -> bool {
-        self.filters && !self.stored_order
+    let keeps_all = settings.chose_cache || !opening.file.source.is_near();
+    let store = BlockStore::new(opening.file, settings.cache.clone(), keeps_all);
+    let parts = Parts {
+        order,
+        index,
+        filter,
+        prefixes,
+    };
+    let mut opened = Opened::new(parts, store, properties);
+    // Damage in the parts that came with the end of the file is an error now.
+    opened.load_parts(opened.fetched_parts()).await?;
+    // If the tail is the whole file, the index has so few blocks that it may ascend by chance.
+    let is_small = opened.store.file.size <= TAIL_LEN;
+    if !settings.stored_order && (settings.check_order || is_small) {
+        opened.check_order(settings.check_order).await?;
     }
+    if settings.preload {
+        opened.load_parts(opened.parts.all()).await?;
+    }
+    opened.store.file.fetched = Vec::new();
+    Ok(Table {
+        opened: Arc::new(opened),
+        read: settings.read,
+    })
 }
 
 /// The footer. If the file does not end as a table does, the error says what the file is.
@@ -167,7 +126,7 @@ async fn read_footer(file: &mut TableFile) -> Result<Footer> {
 
 /// A table that is being opened, with the parts read so far.
 struct Opening<'o> {
-    options: &'o OpenOptions,
+    settings: &'o Settings,
     file: TableFile,
     footer: Footer,
 }
@@ -191,7 +150,7 @@ impl Opening<'_> {
             self.fetch(&needed).await?;
         }
         let read = self.read_if(Some(metaindex), Section::Metaindex, |block| {
-            Metaindex::decode(&block, self.options).map(Some)
+            Metaindex::decode(&block, self.settings).map(Some)
         });
         read.map(Option::unwrap_or_default)
     }
@@ -227,7 +186,7 @@ impl Opening<'_> {
     ) -> Result<Option<T>> {
         let read = handle.map(|handle| self.read_block(handle, section, decode));
         read.unwrap_or(Ok(None)).or_else(|error| {
-            if !is_of_file(&error) || self.options.needs_metaindex() {
+            if !is_of_file(&error) || self.settings.needs_metaindex() {
                 return Err(error);
             }
             Ok(None)
@@ -256,11 +215,11 @@ impl Opening<'_> {
     /// The order in which to read the table: the one that the caller named, which must agree with the table's properties;
     /// `None` for its stored order.
     fn choose_order(&self, properties: Option<&Properties>) -> Result<Option<Order>> {
-        let options = self.options;
-        if options.stored_order {
+        let settings = self.settings;
+        if settings.stored_order {
             return Ok(None);
         }
-        let order = options.order.clone().unwrap_or(Order::Bytewise);
+        let order = settings.order.clone().unwrap_or(Order::Bytewise);
         let Some(properties) = properties else {
             return Ok(Some(order));
         };
@@ -272,7 +231,7 @@ impl Opening<'_> {
             return Ok(Some(order));
         }
         Err(self.file.with_path(match properties.key_kind {
-            KeyKind::Database if options.order.is_none() => database_table(),
+            KeyKind::Database if settings.order.is_none() => database_table(),
             _ => ordered_by(properties, user.comparator().name()),
         }))
     }
@@ -290,7 +249,7 @@ impl Opening<'_> {
             // An index that does not ascend bytewise is rarely a plain table's.
             let is_database =
                 |index: Index| evidence_of(&index).verdict() == Some(KeyKind::Database);
-            let is_unnamed = defect.is_misordered() && self.options.order.is_none();
+            let is_unnamed = defect.is_misordered() && self.settings.order.is_none();
             if is_unnamed && decode(None).is_ok_and(is_database) {
                 self.file.with_path(database_table())
             } else {
@@ -306,10 +265,10 @@ impl Opening<'_> {
     /// always the first index key shows that a table is plain. If all keys of the index could be a database's, the first data
     /// block decides.
     async fn may_hold_user_keys(&mut self, index: &Index) -> Result<bool> {
-        let options = self.options;
+        let settings = self.settings;
         // No filter is used, or the caller knows about user keys.
-        let knows = |order: &Order| !options.filters || order.shortens_filter_keys();
-        let is_settled = options.stored_order || options.order.as_ref().is_some_and(knows);
+        let knows = |order: &Order| !settings.filters || order.shortens_filter_keys();
+        let is_settled = settings.stored_order || settings.order.as_ref().is_some_and(knows);
         let Ok(first) = index.block(0) else {
             return Ok(false);
         };
@@ -330,8 +289,8 @@ impl Opening<'_> {
         });
         match read {
             // Lookups will find the damaged block. It says nothing about the filter.
-            Err(_) if options.order.is_some() => Ok(true),
-            Ok(()) if options.order.is_none() && evidence.verdict() == Some(KeyKind::Database) => {
+            Err(_) if settings.order.is_some() => Ok(true),
+            Ok(()) if settings.order.is_none() && evidence.verdict() == Some(KeyKind::Database) => {
                 Err(self.file.with_path(database_table()))
             }
             read => read.map(|()| evidence.may_hold_internal_keys()),
@@ -376,33 +335,6 @@ impl Opening<'_> {
 /// Whether an error is about what the file holds, not about reading it.
 fn is_of_file(error: &Error) -> bool {
     !matches!(error.kind(), ErrorKind::Io | ErrorKind::Replaced)
-}
-
-/// Returns the result of `future`, which never waits: only requests are awaited, and there are none.
-fn ready<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(result) => result,
-        Poll::Pending => Err(Error::new(
-            ErrorKind::InvalidState,
-            "reading a file waits, although nothing that it awaits does",
-        )),
-    }
-}
-
-impl Table {
-    /// Opens the table at `path` with [`OpenOptions::new`]; see [`OpenOptions::open`].
-    ///
-    /// **A table of more than 64 KiB that does not record its order can hide keys, if its order rarely differs from the bytewise one:**
-    /// [`get`](Table::get) returns `None` for a key that the table has, until a block that shows the order is read.
-    /// [`OpenOptions::check_order`] rules that out. Tables of this crate record their order, unless they are written without
-    /// [properties](crate::WriteOptions::properties), as LevelDB's tables are.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`OpenOptions::open`].
-    pub fn open(path: impl AsRef<Path>) -> Result<Table> {
-        OpenOptions::new().open(path)
-    }
 }
 
 impl Opened {

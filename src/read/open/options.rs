@@ -1,12 +1,20 @@
-//! Options for opening and reading a table.
+//! Options for opening and reading a table, and opening with them.
 
+use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
+use super::open_file;
+use super::settings::Settings;
 use crate::comparator::{Comparator, Order};
-use crate::filter::policies::{BuiltIn, POLICIES};
-use crate::filter::{FilterPolicy, PrefixExtractor, built_in_extractor};
+use crate::error::{Error, ErrorKind, Result};
+use crate::filter::{FilterPolicy, PrefixExtractor};
+use crate::read::source::file::TableFile;
+use crate::read::source::{ReadAt, Source};
 use crate::read::store::ReadOptions;
 use crate::read::store::cache::BlockCache;
+use crate::read::table::Table;
 
 /// Options for opening a table.
 ///
@@ -22,21 +30,7 @@ use crate::read::store::cache::BlockCache;
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct OpenOptions {
-    /// `None` if the caller did not say: bytewise, and a database's table is recognised and rejected.
-    pub(crate) order: Option<Order>,
-    /// Opens a table of any order for walking.
-    pub(crate) stored_order: bool,
-    /// Whether opening checks the order of all keys.
-    pub(crate) check_order: bool,
-    pub(crate) policies: Vec<Arc<dyn FilterPolicy>>,
-    pub(crate) extractors: Vec<Arc<dyn PrefixExtractor>>,
-    pub(crate) filters: bool,
-    /// Whether opening reads all of index and filters.
-    pub(crate) preload: bool,
-    pub(crate) cache: Option<BlockCache>,
-    /// Whether the caller chose the cache: every block that is read is then kept in it.
-    pub(crate) chose_cache: bool,
-    pub(crate) read: ReadOptions,
+    pub(crate) settings: Settings,
 }
 
 impl Default for OpenOptions {
@@ -49,16 +43,7 @@ impl OpenOptions {
     /// Bytewise order, the built-in filter policies, the shared cache of 32 MiB, checksums verified.
     pub fn new() -> OpenOptions {
         OpenOptions {
-            order: None,
-            stored_order: false,
-            check_order: false,
-            policies: Vec::new(),
-            extractors: Vec::new(),
-            filters: true,
-            preload: false,
-            cache: Some(BlockCache::shared()),
-            chose_cache: false,
-            read: ReadOptions::new(),
+            settings: Settings::new(),
         }
     }
 
@@ -72,8 +57,8 @@ impl OpenOptions {
     /// ascend, or the keys of a data block that is read for the first time. Until then, a key can be missed: see
     /// [`check_order`](OpenOptions::check_order).
     pub fn comparator(mut self, comparator: impl Comparator) -> OpenOptions {
-        self.order = Some(Order::of(comparator));
-        self.stored_order = false;
+        self.settings.order = Some(Order::of(comparator));
+        self.settings.stored_order = false;
         self
     }
 
@@ -83,8 +68,8 @@ impl OpenOptions {
     /// return an error of [`ErrorKind::Comparator`](crate::ErrorKind::Comparator): lookups, seeks, and ranges with bounds.
     /// The filter is not read.
     pub fn stored_order(mut self) -> OpenOptions {
-        self.order = None;
-        self.stored_order = true;
+        self.settings.order = None;
+        self.settings.stored_order = true;
         self
     }
 
@@ -105,7 +90,7 @@ impl OpenOptions {
     /// any. Filters are not checked; `verify` of the crate `leveltable-repair` does that. Has no effect together with
     /// [`stored_order`](OpenOptions::stored_order).
     pub fn check_order(mut self, yes: bool) -> OpenOptions {
-        self.check_order = yes;
+        self.settings.check_order = yes;
         self
     }
 
@@ -113,7 +98,7 @@ impl OpenOptions {
     /// reads more than its data block. `false` by default: their pieces are read when they are first needed. It costs memory for all of
     /// both ([`Table::weight`](crate::Table::weight)).
     pub fn preload(mut self, yes: bool) -> OpenOptions {
-        self.preload = yes;
+        self.settings.preload = yes;
         self
     }
 
@@ -121,57 +106,105 @@ impl OpenOptions {
     /// added before. If a table has filters of several policies, the one added first is used. By default, the ribbon filter of this
     /// crate and LevelDB's Bloom filter are known.
     pub fn filter_policy(mut self, policy: impl FilterPolicy + 'static) -> OpenOptions {
-        self.policies.retain(|other| other.name() != policy.name());
-        self.policies.push(Arc::new(policy));
+        self.settings
+            .policies
+            .retain(|other| other.name() != policy.name());
+        self.settings.policies.push(Arc::new(policy));
         self
-    }
-
-    /// The filter policies that are known, the best first.
-    pub(crate) fn known_policies(&self) -> Vec<Arc<dyn FilterPolicy>> {
-        let built_in = POLICIES.iter().map(BuiltIn::reader);
-        self.policies.iter().cloned().chain(built_in).collect()
     }
 
     /// Adds an application's own prefix extractor. A [filter of prefixes](crate::WriteOptions::prefix_filter) that was
     /// written with an extractor of the same name is then used. The built-in extractors are known by default.
     pub fn prefix_extractor(mut self, extractor: impl PrefixExtractor + 'static) -> OpenOptions {
-        self.extractors.push(Arc::new(extractor));
+        self.settings.extractors.push(Arc::new(extractor));
         self
-    }
-
-    /// The extractor of this name, if it is known.
-    pub(crate) fn known_extractor(&self, name: &[u8]) -> Option<Arc<dyn PrefixExtractor>> {
-        let mut given = self.extractors.iter().rev();
-        let given = given.find(|extractor| extractor.name().as_bytes() == name);
-        given.cloned().or_else(|| built_in_extractor(name))
     }
 
     /// Opens without the filter; this also opens a table whose filter or metaindex block is damaged. Every lookup then
     /// fetches a data block. A filter of prefixes is not used either. By default, [`Table::filter`](crate::Table::filter)
     /// is used.
     pub fn no_filter(mut self) -> OpenOptions {
-        self.filters = false;
+        self.settings.filters = false;
         self
     }
 
     /// Keeps blocks in `cache` instead of the shared one: every block that is read. (The [shared](BlockCache::shared) one keeps those
     /// of a file that fit in it or are asked for again.) The default is the shared one, of 32 MiB.
     pub fn cache(mut self, cache: BlockCache) -> OpenOptions {
-        self.cache = Some(cache);
-        self.chose_cache = true;
+        self.settings.cache = Some(cache);
+        self.settings.chose_cache = true;
         self
     }
 
     /// Keeps no blocks: each lookup reads its block. By default, the [shared cache](BlockCache::shared) keeps some.
     pub fn no_cache(mut self) -> OpenOptions {
-        self.cache = None;
+        self.settings.cache = None;
         self
     }
 
     /// Default for how lookups read; [`Table::with_read_options`](crate::Table::with_read_options) overrides it. The
     /// default is [`ReadOptions::new`].
     pub fn read(mut self, options: ReadOptions) -> OpenOptions {
-        self.read = options;
+        self.settings.read = options;
         self
+    }
+
+    /// Opens the table at `path`.
+    ///
+    /// Reads the last 64 KiB of the file. That is enough for a table of this crate of any size, unless its index keys are long, which
+    /// takes a second read. Pieces of its index and filters are read when a lookup first needs them, unless
+    /// [`preload`](OpenOptions::preload) is set. For a large table of another writer, it then reads metaindex and index; the filter
+    /// is read when it is first needed. If nothing says what the table is and its index could be a database's, opening also reads its
+    /// first data block. The order of keys is checked in the parts of the index that are read, and in all blocks of a file of up to
+    /// 64 KiB. **A larger table that does not record its order, and whose order rarely differs from the assumed one, can hide keys:**
+    /// a lookup returns `None` for a key that the table has, until a block that shows the order is read.
+    /// [`check_order`](OpenOptions::check_order) rules that out.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotATable`] for another kind of file, [`ErrorKind::Corruption`] for a damaged table (except for its data
+    /// blocks, of which at most the first must be readable), [`ErrorKind::Comparator`], [`ErrorKind::DatabaseTable`],
+    /// [`ErrorKind::Unsupported`] and [`ErrorKind::Io`].
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Table> {
+        self.open_source(Source::open(path)?)
+    }
+
+    /// Opens a table from memory, an open file, or anything that implements [`ReadAt`].
+    ///
+    /// # Errors
+    ///
+    /// Same as [`open`](OpenOptions::open).
+    pub fn open_source(&self, source: impl Into<Source>) -> Result<Table> {
+        let source = source.into();
+        let failed = |e| Error::io("asking for the table's size", e).in_file(source.name());
+        let size = source.size().map_err(failed)?;
+        ready(open_file(&self.settings, TableFile::new(source, size)))
+    }
+}
+
+impl Table {
+    /// Opens the table at `path` with [`OpenOptions::new`]; see [`OpenOptions::open`].
+    ///
+    /// **A table of more than 64 KiB that does not record its order can hide keys, if its order rarely differs from the bytewise one:**
+    /// [`get`](Table::get) returns `None` for a key that the table has, until a block that shows the order is read.
+    /// [`OpenOptions::check_order`] rules that out. Tables of this crate record their order, unless they are written without
+    /// [properties](crate::WriteOptions::properties), as LevelDB's tables are.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`OpenOptions::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Table> {
+        OpenOptions::new().open(path)
+    }
+}
+
+/// Returns the result of `future`, which never waits: only requests are awaited, and there are none.
+fn ready<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => Err(Error::new(
+            ErrorKind::InvalidState,
+            "reading a file waits, although nothing that it awaits does",
+        )),
     }
 }
