@@ -74,7 +74,7 @@
 //! `unsafe` code is one call, which maps a file, with the feature `mmap`. The minimum supported Rust version is 1.88.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "mmap"), forbid(unsafe_code))]
-#![cfg_attr(feature = "mmap", deny(unsafe_code))] // allowed in `read/source/map.rs`
+#![cfg_attr(feature = "mmap", deny(unsafe_code))] // allowed in `Source::map`
 #![cfg_attr(
     not(test),
     deny(

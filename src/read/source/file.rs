@@ -15,9 +15,10 @@ use crate::read::source::async_read_at::{MAX_REQUEST_GAP, MAX_REQUEST_LEN};
 use crate::read::source::coalesce::{Group, MAX_GAP, MAX_READ_LEN, coalesce, saturating_len};
 use crate::read::source::identify;
 use crate::read::source::owners::Owners;
+use crate::read::source::read_at::Announce;
 use crate::read::source::stats::{Counter, Counters};
 use crate::read::source::weight::ARC;
-use crate::read::source::{MappedFile, ReadAt, Source, SourceBytes};
+use crate::read::source::{ReadAt, Source, SourceBytes};
 
 /// Number of bytes at the end of a file that opening reads at once. They contain an ordinary small table completely, and
 /// the index of one of up to 10 MB.
@@ -178,18 +179,18 @@ impl TableFile {
         self.memory().is_some()
     }
 
-    /// The map of the file, if it is mapped, where touching memory may be I/O.
-    pub(crate) fn map(&self) -> Option<&dyn MappedFile> {
+    /// How to announce reads of the file, if it is mapped, where touching memory may be I/O.
+    pub(crate) fn map(&self) -> Option<&Announce> {
         match &self.source.bytes {
-            SourceBytes::Memory(_, map) => map.as_deref(),
+            SourceBytes::Memory(_, announce) => announce.as_ref(),
             _ => None,
         }
     }
 
     /// Asks the system to read `len` bytes at `offset` of a mapped file, without waiting for them.
     pub(crate) fn announce(&self, offset: u64, len: u64) {
-        if let Some(map) = self.map() {
-            map.announce(offset, len);
+        if let Some(announce) = self.map() {
+            announce(offset, len);
         }
     }
 

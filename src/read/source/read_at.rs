@@ -66,6 +66,9 @@ pub trait ReadAt: Send + Sync {
     }
 }
 
+/// Asks the system to read so many bytes of a mapped file at an offset, without waiting for them.
+pub(crate) type Announce = Arc<dyn Fn(u64, u64) + Send + Sync>;
+
 /// Positional reads. On Unix (`pread`) they neither use nor move the file's own position. On Windows (`seek_read`) they do not
 /// use it either, but leave it after the last read: do not rely on the position of a file that tables read.
 ///
