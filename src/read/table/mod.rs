@@ -19,7 +19,7 @@ use crate::format::Defect;
 use crate::format::block::Block;
 use crate::format::block_search::{SearchPart, find};
 use crate::format::properties::Properties;
-use crate::read::parts::bounds::{Bounds, Direction};
+use crate::read::parts::bounds::Direction;
 use crate::read::parts::filter::TableFilter;
 use crate::read::parts::index::{BlockRef, Found, NotLoaded};
 use crate::read::parts::{LAYERS, Missing, Part, Parts};
@@ -326,23 +326,6 @@ impl Table {
         counters.add_answer(passes, Counter::FilterPassed, Counter::FilterRejected);
         // Only a file in memory has blocks to prefetch.
         counters.set_passed_last(passes && file.is_memory());
-    }
-
-    /// Whether the prefix filter excludes all keys within these bounds; in a database's table, all user keys.
-    pub(crate) fn prefixes_exclude(&self, bounds: &Bounds) -> Result<bool> {
-        let parts = &self.opened.parts;
-        let Some(prefix) = parts.prefix_to_ask(bounds) else {
-            return Ok(false);
-        };
-        let passes = self.opened.ask(|| parts.passes_prefix(prefix, LAYERS))?;
-        self.note_prefix(passes);
-        Ok(!passes)
-    }
-
-    /// Counts whether the prefix filter passed a scan.
-    pub(crate) fn note_prefix(&self, passes: bool) {
-        let counters = &self.opened.store.file.counters;
-        counters.add_answer(passes, Counter::PrefixPassed, Counter::PrefixRejected);
     }
 
     /// Counters of the table's work so far, for all its clones together, opening included. Reads nothing and takes no lock.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::error::Result;
 use crate::format::frame;
 use crate::read::parts::bounds::Direction;
-use crate::read::parts::index::{BlockRef, Index};
+use crate::read::parts::index::BlockRef;
 use crate::read::parts::state::BlockState;
 use crate::read::source::coalesce::{Group, MAX_GAP, MAX_READ_LEN};
 use crate::read::source::file::FileSlice;
@@ -20,7 +20,7 @@ const INDEX_LEN: u64 = 64 << 10;
 /// The blocks that a walk has read and not reached yet, or announced in a mapped file, and the length of its next read.
 ///
 /// The first two blocks are read alone, so that a short walk reads nothing that it does not need. From then on, each read
-/// takes twice as many bytes as the one before: a walk over 1,000 blocks of 4 KiB makes 23 reads.
+/// takes twice as many blocks as the one before, up to [`MAX_READ_LEN`] bytes: a walk over 1,000 blocks of 4 KiB makes 23 reads.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ReadAhead {
     /// The data blocks that the walk may need; `None` until that is known.
@@ -31,8 +31,8 @@ pub(crate) struct ReadAhead {
     slice: FileSlice,
     /// The direction of the walk; `None` at its first block.
     direction: Option<Direction>,
-    /// Maximum length of the next read, unless a single block is longer.
-    len: u64,
+    /// Maximum number of blocks of the next read.
+    blocks: usize,
 }
 
 impl Group {
@@ -88,7 +88,7 @@ impl ReadAhead {
         read: ReadOptions,
     ) -> Result<(Bytes, bool)> {
         if self.direction != direction {
-            (self.direction, self.len) = (direction, 0);
+            (self.direction, self.blocks) = (direction, 1);
         }
         let Opened { parts, store, .. } = opened;
         if store.file.is_memory() {
@@ -135,8 +135,8 @@ impl ReadAhead {
                 Err(_) => run = Group::of(found),
             }
         }
+        self.blocks = self.blocks.saturating_mul(2);
         self.run = run;
-        self.grow(opened);
     }
 
     /// Asks the system to read the next blocks of a walk through a mapped file that has reached a data block.
@@ -155,7 +155,7 @@ impl ReadAhead {
                 .file
                 .announce(self.run.bytes.start, self.run.len());
         }
-        self.grow(opened);
+        self.blocks = self.blocks.saturating_mul(2);
         let left = 16.min(self.run.items.len() / 2);
         match self.direction {
             Some(Direction::Backward) => self.run.items.start += left,
@@ -166,48 +166,32 @@ impl ReadAhead {
     /// The next blocks to announce, from `found` on: one block where a walk begins.
     fn next_blocks(&self, opened: &Opened, found: BlockRef) -> Group {
         match self.direction {
-            Some(direction) => next_run(opened, found, direction, &self.limits(), self.len),
+            Some(direction) => {
+                let most = (self.blocks, MAX_READ_LEN);
+                next_run(opened, found, direction, &self.limits(), most)
+            }
             None => Group::of(found),
-        }
-    }
-
-    /// Sets the length of the next read after the walk has advanced: room for twice as many blocks, padding included.
-    fn grow(&mut self, opened: &Opened) {
-        if self.direction.is_some() {
-            let last = opened.parts.index.block(self.run.items.end - 1);
-            let end = last.map_or(self.run.bytes.end, |last| {
-                padded_end(&opened.parts.index, last)
-            });
-            self.len = MAX_READ_LEN.min(2 * (end - self.run.bytes.start));
         }
     }
 }
 
-/// The data blocks from `found` on that a walk reads together: within `limits`, at most `len` bytes of the file, all but the
-/// first not in the cache, and all in loaded pieces of the index. At least one block.
+/// The data blocks from `found` on that a walk reads together: within `limits`, at most so many, with so many bytes of the file, all
+/// but the first not in the cache, and all in loaded pieces of the index. At least one block.
 pub(crate) fn next_run(
     Opened { parts, store, .. }: &Opened,
     found: BlockRef,
     direction: Direction,
     limits: &Range<usize>,
-    len: u64,
+    (most_blocks, most_bytes): (usize, u64),
 ) -> Group {
     let mut run = Group::of(found);
-    while let Some(next) = direction.first(&direction.rest(limits, &run.items))
+    while run.items.len() < most_blocks
+        && let Some(next) = direction.first(&direction.rest(limits, &run.items))
         && let Ok(next) = parts.index.block(next)
         && !store.is_cached(parts, next)
-        && let Some(both) = run.join(&Group::of(next), MAX_GAP, len)
+        && let Some(both) = run.join(&Group::of(next), MAX_GAP, most_bytes)
     {
         run = both;
     }
     run
-}
-
-/// Where a data block ends in the file, including the padding after it if only padding lies before the next block.
-fn padded_end(index: &Index, found: BlockRef) -> u64 {
-    let (end, next) = (found.handle.frame_in_file().end, found.block + 1);
-    match (next < index.len()).then(|| index.block(next)) {
-        Some(Ok(next)) if next.handle.offset - end <= MAX_GAP => next.handle.offset,
-        _ => end,
-    }
 }

@@ -14,8 +14,10 @@ use crate::format::block_cursor::BlockCursor;
 use crate::format::block_search::SearchPart;
 use crate::format::internal_key::{user_key, user_order};
 use crate::format::prefetch::{LINE, prefetch};
+use crate::read::parts::LAYERS;
 use crate::read::parts::bounds::{Bounds, Direction, exclude_all, is_within, key_of};
 use crate::read::parts::index::BlockRef;
+use crate::read::source::stats::Counter;
 use crate::read::table::Table;
 use crate::read::table::opened::Opened;
 use crate::read::walk::ahead::ReadAhead;
@@ -96,13 +98,6 @@ impl fmt::Debug for Cursor {
     }
 }
 
-impl Table {
-    /// Returns a [cursor](Cursor) before the first entry. Reads nothing yet.
-    pub fn cursor(&self) -> Cursor {
-        Cursor::of_table(self, (Bound::Unbounded, Bound::Unbounded))
-    }
-}
-
 impl Cursor {
     /// A cursor over a table within bounds, before the first entry.
     pub(crate) fn of_table(table: &Table, bounds: Bounds) -> Cursor {
@@ -126,22 +121,35 @@ impl Cursor {
         }
     }
 
-    /// Notes that no block is needed if the filter of prefixes excludes every key within the bounds. It holds prefixes of keys in bytewise
-    /// order; of a database's table, those of user keys.
+    /// The prefix of all keys within the bounds, if a filter holds prefixes: of keys in bytewise order, or in a database's table, of
+    /// user keys.
+    pub(crate) fn prefix_to_ask(&self) -> Option<Vec<u8>> {
+        let (order, parts) = (self.table.order().ok()?, &self.table.opened.parts);
+        let is_bytewise = matches!(user_order(order).unwrap_or(order), Order::Bytewise);
+        if self.ahead.limits.is_some() || parts.prefixes.is_none() || !is_bytewise {
+            return None;
+        }
+        let known = |key: Vec<u8>| order.filter_key(&key).to_vec();
+        let (lower, upper) = self.bounds.clone();
+        let bounds = (lower.map(known), upper.map(known));
+        parts.prefix_to_ask(&bounds).map(<[u8]>::to_vec)
+    }
+
+    /// Counts whether the filter passed the [prefix](Cursor::prefix_to_ask). If not, no block is needed.
+    pub(crate) fn note_prefix(&mut self, passes: bool) {
+        let counters = &self.table.opened.store.file.counters;
+        counters.add_answer(passes, Counter::PrefixPassed, Counter::PrefixRejected);
+        if !passes {
+            self.limit_to(0..0);
+        }
+    }
+
+    /// Asks the filter of prefixes, if there is one and all keys within the bounds have the same prefix.
     pub(crate) fn ask_prefixes(&mut self) -> Result<()> {
-        let Ok(order) = self.table.order() else {
-            return Ok(());
-        };
-        if self.table.prefix_filter().is_some()
-            && self.ahead.limits.is_none()
-            && matches!(user_order(order).unwrap_or(order), Order::Bytewise)
-        {
-            let known = |key: Vec<u8>| order.filter_key(&key).to_vec();
-            let (lower, upper) = self.bounds.clone();
-            let bounds = (lower.map(known), upper.map(known));
-            if self.table.prefixes_exclude(&bounds)? {
-                self.limit_to(0..0);
-            }
+        if let Some(prefix) = self.prefix_to_ask() {
+            let opened = &self.table.opened;
+            let passes = opened.ask(|| opened.parts.passes_prefix(&prefix, LAYERS))?;
+            self.note_prefix(passes);
         }
         Ok(())
     }

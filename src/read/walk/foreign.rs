@@ -58,10 +58,6 @@ impl Foreign {
         self.end.is_none()
     }
 
-    pub(crate) fn key(&self) -> &[u8] {
-        &self.key
-    }
-
     pub(crate) fn value(&self) -> &[u8] {
         self.cursor.value()
     }

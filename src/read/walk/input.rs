@@ -62,11 +62,6 @@ impl Input {
     }
 
     #[inline]
-    pub(crate) fn key(&self) -> &[u8] {
-        each!(self, input => input.key())
-    }
-
-    #[inline]
     pub(crate) fn value(&self) -> &[u8] {
         each!(self, input => input.value())
     }

@@ -137,7 +137,8 @@ impl MergeCursor {
     /// The current key; empty unless the cursor [is on an entry](MergeCursor::is_valid).
     #[inline]
     pub fn key(&self) -> &[u8] {
-        self.current().map_or(&[], Input::key)
+        let current = self.current();
+        current.and_then(Input::current_key).unwrap_or_default()
     }
 
     /// The current value; empty unless the cursor [is on an entry](MergeCursor::is_valid).

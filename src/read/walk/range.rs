@@ -16,6 +16,11 @@ use crate::read::walk::table_walk::TableWalk;
 use crate::sorted_input::SortedCursor;
 
 impl Table {
+    /// Returns a [cursor](Cursor) before the first entry. Reads nothing yet.
+    pub fn cursor(&self) -> Cursor {
+        Cursor::of_table(self, (Bound::Unbounded, Bound::Unbounded))
+    }
+
     /// All entries in order, from either end. Reads nothing until the first is taken.
     pub fn iter(&self) -> TableRange {
         self.range(..)

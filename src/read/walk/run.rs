@@ -208,7 +208,7 @@ impl Run {
         let which = direction.pick("first", "last");
         let stated = show_key(self.stated_key(self.at, direction).unwrap_or(&[]));
         let expected = format!("the table's {which} key to be {stated}, as {who}");
-        let found = self.key();
+        let found = self.cursor.as_ref().map_or(&[][..], Cursor::key);
         let defect = Defect::new(expected, show_key(found));
         self.fail(defect)
     }
@@ -228,11 +228,6 @@ impl Run {
     #[inline(always)]
     pub(crate) fn is_read(&self) -> bool {
         self.cursor.as_ref().is_some_and(Cursor::is_valid)
-    }
-
-    #[inline]
-    pub(crate) fn key(&self) -> &[u8] {
-        self.cursor.as_ref().map_or(&[], Cursor::key)
     }
 
     #[inline]
