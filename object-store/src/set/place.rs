@@ -10,6 +10,7 @@ use object_store::{Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutP
 
 use super::manifest::{Id, Lineage, MAX_LEN, Manifest};
 use super::record::number_of;
+use super::settings::Settings;
 use crate::Version;
 use crate::attempts::{Failure, Patience, within};
 use crate::source::{UNKNOWN, collect, version_of};
@@ -52,6 +53,13 @@ pub(super) struct Client {
 }
 
 impl Client {
+    pub(super) fn new(settings: &Settings, store: Arc<dyn ObjectStore>) -> Client {
+        Client {
+            store,
+            patience: settings.patience.clone(),
+        }
+    }
+
     /// The current manifest, and its place.
     pub(super) async fn current(&self, path: &Path) -> leveltable::Result<(Manifest, Place)> {
         let read = self.read(path, None).await?;

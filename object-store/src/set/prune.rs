@@ -14,7 +14,7 @@ use object_store::{ObjectMeta, ObjectStore};
 use super::manifest::{FORMAT, Manifest};
 #[cfg(doc)]
 use super::options::SetOptions;
-use super::place::is_not_found;
+use super::place::{Client, is_not_found};
 use super::record::number_of;
 use super::settings::Settings;
 use super::{MAX_AT_A_TIME, each};
@@ -143,8 +143,7 @@ async fn kind_of(
     if !is_manifest {
         return Ok(Kind::Table);
     }
-    match settings
-        .client(Arc::clone(store))
+    match Client::new(settings, Arc::clone(store))
         .find(location, None)
         .await
     {

@@ -56,7 +56,7 @@ pub(super) async fn publish_shards(
     shards: Vec<Shard>,
     previous: Option<&SetVersion>,
 ) -> Result<Published, PublishError> {
-    let client = settings.client(Arc::clone(&store));
+    let client = Client::new(settings, Arc::clone(&store));
     let checked = each(shards, |shard| async {
         client.check(&shard).await?;
         Ok(shard)
@@ -84,7 +84,7 @@ async fn commit(
         PublishError::new(PublishErrorKind::Shard, "the manifest cannot be written")
             .caused_by(error)
     })?;
-    let client = settings.client(store);
+    let client = Client::new(settings, store);
     let place = client
         .commit(path, &bytes, &manifest.lineage, previous)
         .await?;

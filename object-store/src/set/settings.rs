@@ -6,7 +6,6 @@ use leveltable::OpenOptions;
 use object_store::ObjectStore;
 use object_store::path::Path;
 
-use super::place::Client;
 use crate::ObjectSource;
 use crate::attempts::Patience;
 use crate::source::MAX_REQUESTS;
@@ -28,13 +27,6 @@ impl Settings {
             max_bytes: 128 << 20,
             max_requests: MAX_REQUESTS,
             patience: Patience::default(),
-        }
-    }
-
-    pub(super) fn client(&self, store: Arc<dyn ObjectStore>) -> Client {
-        Client {
-            store,
-            patience: self.patience.clone(),
         }
     }
 

@@ -18,7 +18,7 @@ use super::manifest::Manifest;
 use super::open_set::OpenSet;
 #[cfg(doc)]
 use super::options::SetOptions;
-use super::place::{Place, SetVersion};
+use super::place::{Client, Place, SetVersion};
 use super::range::SetRange;
 use super::settings::Settings;
 use super::shard::Shard;
@@ -46,7 +46,7 @@ impl TableSet {
         store: Arc<dyn ObjectStore>,
         path: &Path,
     ) -> Result<TableSet> {
-        let client = settings.client(Arc::clone(&store));
+        let client = Client::new(settings, Arc::clone(&store));
         let read = client.current(path).await?;
         Ok(TableSet::of_manifest(settings, store, path, read))
     }
@@ -90,7 +90,7 @@ impl TableSet {
             shards,
             shelf,
         } = &*self.0;
-        let client = settings.client(Arc::clone(store));
+        let client = Client::new(settings, Arc::clone(store));
         let Some(read) = client.read(manifest, Some(&version.place)).await? else {
             return Ok(self.clone());
         };
