@@ -90,14 +90,16 @@ pub(crate) async fn open_file(settings: &Settings, mut file: TableFile) -> Resul
     };
     let mut opened = Opened::new(parts, store, properties);
     // Damage in the parts that came with the end of the file is an error now.
-    opened.load_parts(opened.fetched_parts()).await?;
+    let fetched = fetched_parts(&opened);
+    load_parts(&mut opened, fetched).await?;
     // If the tail is the whole file, the index has so few blocks that it may ascend by chance.
     let is_small = opened.store.file.size <= TAIL_LEN;
     if !settings.stored_order && (settings.check_order || is_small) {
-        opened.check_order(settings.check_order).await?;
+        check_order(&mut opened, settings.check_order).await?;
     }
     if settings.preload {
-        opened.load_parts(opened.parts.all()).await?;
+        let all = opened.parts.all();
+        load_parts(&mut opened, all).await?;
     }
     opened.store.file.fetched = Vec::new();
     Ok(Table {
@@ -337,59 +339,57 @@ fn is_of_file(error: &Error) -> bool {
     !matches!(error.kind(), ErrorKind::Io | ErrorKind::Replaced)
 }
 
-impl Opened {
-    /// The parts that came with the end of the file: the last pieces of index and filters.
-    fn fetched_parts(&self) -> Vec<Part> {
-        let file = &self.store.file;
-        let is_fetched = |part: &Part| file.has_fetched(&self.parts.range(*part));
-        let of_kind = |(part, len): Kind| (0..len).rev().map(part).take_while(is_fetched);
-        self.parts.kinds().into_iter().flat_map(of_kind).collect()
-    }
+/// The parts that came with the end of the file: the last pieces of index and filters.
+fn fetched_parts(opened: &Opened) -> Vec<Part> {
+    let file = &opened.store.file;
+    let is_fetched = |part: &Part| file.has_fetched(&opened.parts.range(*part));
+    let of_kind = |(part, len): Kind| (0..len).rev().map(part).take_while(is_fetched);
+    opened.parts.kinds().into_iter().flat_map(of_kind).collect()
+}
 
-    /// Checks and keeps `parts`, after reading those that were not fetched.
-    async fn load_parts(&mut self, parts: Vec<Part>) -> Result<()> {
-        let (parts, file) = (self.parts.unread(parts), &mut self.store.file);
-        let ranges = parts
+/// Checks and keeps `parts`, after reading those that were not fetched.
+async fn load_parts(opened: &mut Opened, parts: Vec<Part>) -> Result<()> {
+    let (parts, file) = (opened.parts.unread(parts), &mut opened.store.file);
+    let ranges = parts
+        .iter()
+        .map(|(range, part)| (Parts::section(*part), range.clone()));
+    file.fetch(ranges).await?;
+    for (range, part) in parts {
+        let read = opened.store.file.read_range(&range);
+        let read = read.map_err(|e| e.of_section(Parts::section(part)));
+        opened.admit_part(part, &read?)?;
+    }
+    Ok(())
+}
+
+/// Checks the order of keys in all data blocks. A block that is damaged or cannot be read is an error if `is_strict`; otherwise
+/// lookups will find it.
+async fn check_order(opened: &mut Opened, is_strict: bool) -> Result<()> {
+    let all = opened.parts.index.len();
+    load_parts(opened, opened.parts.index_parts(0..all)).await?;
+    let blocks: Vec<BlockRef> = (0..all).map(|i| opened.block(i)).collect::<Result<_>>()?;
+    let is_fatal = |error: &Error| is_strict || error.kind() == ErrorKind::Comparator;
+    let (fetched, mut rest) = (opened.store.file.fetched.len(), &*blocks);
+    while !rest.is_empty() {
+        let (batch, after) = rest.split_at(batch_len(rest));
+        rest = after;
+        let ranges = batch
             .iter()
-            .map(|(range, part)| (Parts::section(*part), range.clone()));
-        file.fetch(ranges).await?;
-        for (range, part) in parts {
-            let read = self.store.file.read_range(&range);
-            let read = read.map_err(|e| e.of_section(Parts::section(part)));
-            self.admit_part(part, &read?)?;
+            .map(|found| (Section::Data, found.handle.frame_in_file()));
+        let read = opened.store.file.fetch(ranges).await;
+        let check = |&found: &BlockRef| {
+            let frame = opened.store.file.read_frame(found.handle, Section::Data)?;
+            let checked = check_frame(&opened.parts, found, &frame).map(drop);
+            checked.map_err(|defect| opened.store.locate(found, defect))
+        };
+        let checked = batch.iter().map(check);
+        let mut failed = [read].into_iter().chain(checked).filter_map(Result::err);
+        if let Some(error) = failed.find(is_fatal) {
+            return Err(error);
         }
-        Ok(())
+        opened.store.file.fetched.truncate(fetched);
     }
-
-    /// Checks the order of keys in all data blocks. A block that is damaged or cannot be read is an error if `is_strict`; otherwise
-    /// lookups will find it.
-    async fn check_order(&mut self, is_strict: bool) -> Result<()> {
-        let all = self.parts.index.len();
-        self.load_parts(self.parts.index_parts(0..all)).await?;
-        let blocks: Vec<BlockRef> = (0..all).map(|i| self.block(i)).collect::<Result<_>>()?;
-        let is_fatal = |error: &Error| is_strict || error.kind() == ErrorKind::Comparator;
-        let (fetched, mut rest) = (self.store.file.fetched.len(), &*blocks);
-        while !rest.is_empty() {
-            let (batch, after) = rest.split_at(batch_len(rest));
-            rest = after;
-            let ranges = batch
-                .iter()
-                .map(|found| (Section::Data, found.handle.frame_in_file()));
-            let read = self.store.file.fetch(ranges).await;
-            let check = |&found: &BlockRef| {
-                let frame = self.store.file.read_frame(found.handle, Section::Data)?;
-                let checked = check_frame(&self.parts, found, &frame).map(drop);
-                checked.map_err(|defect| self.store.locate(found, defect))
-            };
-            let checked = batch.iter().map(check);
-            let mut failed = [read].into_iter().chain(checked).filter_map(Result::err);
-            if let Some(error) = failed.find(is_fatal) {
-                return Err(error);
-            }
-            self.store.file.fetched.truncate(fetched);
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// The evidence of the [first keys](Index::first_keys) of an index about the table's kind.
