@@ -21,19 +21,16 @@ type Cost = (u64, u64);
 
 const NOTHING: Cost = (0, 0);
 
-/// Number of reads of a walk over blocks of these lengths: the first `alone` blocks come alone, and each read after them takes at
-/// most twice as many bytes as the one before, at most 256 KiB, and one block at least.
+/// Number of reads of a walk over blocks of these lengths: the first `alone` blocks come alone, and each read after them takes up to
+/// twice as many blocks as the one before might, at most 256 KiB, and one block at least.
 fn reads_of_a_walk(lens: &[u64], alone: usize) -> u64 {
     let (first, mut rest) = lens.split_at(alone.min(lens.len()));
-    let mut reads = first.len() as u64;
-    let mut len = first.last().copied().unwrap_or(0);
+    let (mut reads, mut most) = (first.len() as u64, 1);
     while !rest.is_empty() {
-        let most = (2 * len).min(256 << 10);
-        let blocks =
-            (1..=rest.len()).take_while(|&n| n == 1 || rest[..n].iter().sum::<u64>() <= most);
-        let (run, after) = rest.split_at(blocks.last().unwrap());
-        len = run.iter().sum();
-        rest = after;
+        most *= 2;
+        let fits = |n: &usize| *n == 1 || rest[..*n].iter().sum::<u64>() <= 256 << 10;
+        let blocks = (1..=rest.len().min(most)).take_while(fits);
+        rest = &rest[blocks.last().unwrap()..];
         reads += 1;
     }
     reads

@@ -28,7 +28,7 @@ use crate::read::walk::ahead::ReadAhead;
 /// key and value, without allocating, until the next move. It keeps one data block in memory.
 ///
 /// In a file that is not in memory, a walk reads ahead: the first two blocks are read alone, then each read takes twice as
-/// many bytes as the one before, up to 256 KiB, which the cursor keeps until its next read.
+/// many blocks as the one before, up to 256 KiB, which the cursor keeps until its next read.
 ///
 /// A cursor never skips an entry that it cannot read: the move fails, and the cursor has no position until a seek
 /// succeeds.
