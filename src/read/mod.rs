@@ -15,7 +15,7 @@
 //!    window, the index is searched first, and the block prefetched;
 //! 3. `Index::seek`: the tops select the piece of the index, and the piece selects the block;
 //! 4. `Opened::ask`: if a part is missing, it is read and admitted, and the question is asked again;
-//! 5. `BlockStore::load`: the block in memory, or `cached`, or `TableFile::read_frame` and `admit`;
+//! 5. `BlockStore::load`: the block in memory, or of `CachedBlocks`, or `TableFile::read_frame` and `admit`;
 //! 6. `check_frame`: checksum, codec, structure, and at the first use the order of its keys;
 //! 7. `find_value`: the restarts, then the entries.
 

@@ -612,7 +612,8 @@ fn blocks_of_dropped_tables_leave_the_cache() {
     assert_eq!(cache.size(), size);
 }
 
-/// A cache that is full goes on taking blocks, also after threads have inserted the same one.
+/// A cache that is full goes on taking blocks, also after threads have inserted the same one. If all that it holds was used since it
+/// became full, it may take a block at its second use.
 #[test]
 fn a_full_cache_takes_what_is_used() {
     let file = Bytes::from(common::build(&small_blocks(), &some_entries()));
@@ -633,7 +634,7 @@ fn a_full_cache_takes_what_is_used() {
         assert_eq!(table.get(&key).unwrap().unwrap(), value);
         table.stats().source_reads - before
     };
-    assert_eq!([0; 3].map(read)[1..], [0, 0]);
+    assert_eq!([0; 4].map(read)[2..], [0, 0]);
 }
 
 /// Two tables in one cache, and the same file opened twice: no block is taken for another's.

@@ -315,16 +315,6 @@ impl Index {
         Ok(piece.block(p, i - piece.first))
     }
 
-    /// The data blocks that were put into the cache.
-    pub(crate) fn cached(&self) -> impl Iterator<Item = BlockHandle> {
-        let pieces = self.slots.iter().filter_map(|slot| slot.piece.get());
-        pieces.flat_map(|piece| {
-            let entries = &piece.entries;
-            let cached = (0..entries.len()).filter(|&i| entries.state(i).has(BlockState::CACHED));
-            cached.map(|i| entries.handle(i))
-        })
-    }
-
     /// The only data block that can hold `key`; `None` after the last index key. If it `is_wanted`, its state is prefetched.
     #[inline(always)] // so that the result stays in registers, which saves 20 ns per lookup
     pub(crate) fn seek(

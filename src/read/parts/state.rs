@@ -37,6 +37,10 @@ impl BlockState {
         self.0.fetch_or(bits, Relaxed);
     }
 
+    pub(crate) fn clear(&self, bits: u64) {
+        self.0.fetch_and(!bits, Relaxed);
+    }
+
     /// Notes a miss in an epoch of the cache. Returns whether a miss was noted in this epoch or the one before.
     pub(crate) fn missed_lately(&self, epoch: u64) -> bool {
         let [now, before] = [epoch, epoch + 254].map(|epoch| 1 + epoch % 255);

@@ -5,12 +5,12 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter};
 
 use crate::read::parts::state::BlockState;
 use crate::read::source::stats::{Counters, Stats};
+use crate::read::store::cached::ReadBlock;
 
 /// Capacity in bytes of the cache that tables share by default.
 const DEFAULT_CAPACITY: u64 = 32 << 20;
@@ -51,10 +51,11 @@ const ENTRY_OVERHEAD: u64 = 96;
 pub struct BlockCache(pub(crate) Arc<Shared>);
 
 pub(crate) struct Shared {
-    pub(crate) blocks: Cache<BlockKey, Bytes, BlockWeighter, DefaultHashBuilder, Evictions>,
+    pub(crate) blocks:
+        Cache<BlockKey, Arc<ReadBlock>, BlockWeighter, DefaultHashBuilder, Evictions>,
     /// Approximate number of blocks that the cache has room for.
     room: u64,
-    /// Number of misses so far, by tables that did not choose the cache.
+    /// Number of misses so far.
     misses: AtomicU64,
     /// Whether it had room at the last check.
     has_room: AtomicBool,
@@ -76,20 +77,22 @@ struct Tables {
 pub(crate) struct Evictions {
     count: Arc<AtomicU64>,
     /// Drops evicted blocks when no lock is held.
-    default: DefaultLifecycle<BlockKey, Bytes>,
+    default: DefaultLifecycle<BlockKey, Arc<ReadBlock>>,
 }
 
-impl Lifecycle<BlockKey, Bytes> for Evictions {
-    type RequestState =
-        <DefaultLifecycle<BlockKey, Bytes> as Lifecycle<BlockKey, Bytes>>::RequestState;
+impl Lifecycle<BlockKey, Arc<ReadBlock>> for Evictions {
+    type RequestState = <DefaultLifecycle<BlockKey, Arc<ReadBlock>> as Lifecycle<
+        BlockKey,
+        Arc<ReadBlock>,
+    >>::RequestState;
 
-    fn on_evict(&self, state: &mut Self::RequestState, key: BlockKey, block: Bytes) {
+    fn on_evict(&self, state: &mut Self::RequestState, key: BlockKey, block: Arc<ReadBlock>) {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.default.on_evict(state, key, block);
     }
 }
 
-/// A block's key in the cache: the number of its table, and its offset there.
+/// A block's key in the cache: the number of its table, and its number there.
 pub(crate) type BlockKey = (u64, u64);
 
 /// A number that no other open table has, so that a file that replaces another is never mistaken for it.
@@ -101,9 +104,9 @@ pub(crate) fn next_table() -> u64 {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BlockWeighter;
 
-impl Weighter<BlockKey, Bytes> for BlockWeighter {
-    fn weight(&self, _: &BlockKey, block: &Bytes) -> u64 {
-        block.len() as u64 + ENTRY_OVERHEAD
+impl Weighter<BlockKey, Arc<ReadBlock>> for BlockWeighter {
+    fn weight(&self, _: &BlockKey, block: &Arc<ReadBlock>) -> u64 {
+        block.bytes.len() as u64 + ENTRY_OVERHEAD
     }
 }
 
@@ -208,13 +211,19 @@ impl BlockCache {
         tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether blocks are evicted soon, so that the cache must know which are used.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        !self.0.has_room.load(Ordering::Relaxed)
+    }
+
     /// Counts a miss of a block, and returns whether the cache takes it: if there is room, or the block was missed recently, within a
     /// fourth to a half as many misses as the cache has blocks. For uniform lookups in four times what fits, that is one miss in
     /// seven. (Keeping them all took up to a third of the lookups' time.)
     pub(crate) fn takes_missed(&self, state: &BlockState) -> bool {
         let Shared { room, misses, .. } = &*self.0;
         let misses = misses.fetch_add(1, Ordering::Relaxed);
-        if misses.is_multiple_of(64) {
+        if misses.is_multiple_of(64.min(room / 4)) {
             // Not each time, since this locks all shards.
             let has_room = self.size() < self.capacity() / 8 * 7;
             self.0.has_room.store(has_room, Ordering::Relaxed);
@@ -239,27 +248,29 @@ mod tests {
         let cache = BlockCache::new(1 << 20);
         let table = next_table();
         let hot = (table, u64::MAX);
-        cache.0.blocks.insert(hot, Bytes::from(vec![7; 4096]));
+        let block = |byte, len| Arc::new(ReadBlock::new(vec![byte; len].into()));
+        cache.0.blocks.insert(hot, block(7, 4096));
         for i in 0..2000 {
             let len = 1000 + (i as usize * 37) % 9000;
-            cache.0.blocks.insert((table, i), Bytes::from(vec![0; len]));
+            cache.0.blocks.insert((table, i), block(0, len));
             assert!(cache.size() <= cache.capacity());
             assert_eq!(
-                cache.0.blocks.get(&hot).map(|b| b.len()),
+                cache.0.blocks.get(&hot).map(|b| b.bytes.len()),
                 Some(4096),
                 "after {i} others"
             );
         }
         assert!(cache.size() > cache.capacity() / 2);
-        assert_eq!(cache.0.blocks.get(&(next_table(), 1999)), None);
+        assert!(cache.0.blocks.get(&(next_table(), 1999)).is_none());
     }
 
     #[test]
     fn a_cache_of_nothing_keeps_nothing() {
         let cache = BlockCache::new(0);
         let key = (next_table(), 0);
-        cache.0.blocks.insert(key, Bytes::from_static(b"block"));
-        assert_eq!(cache.0.blocks.get(&key), None);
+        let block = ReadBlock::new("block".into());
+        cache.0.blocks.insert(key, Arc::new(block));
+        assert!(cache.0.blocks.get(&key).is_none());
         assert_eq!(cache.size(), 0);
     }
 }

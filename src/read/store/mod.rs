@@ -4,9 +4,11 @@
 //! blocks.
 
 pub(crate) mod cache;
+pub(crate) mod cached;
 mod read_options;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -22,6 +24,7 @@ use crate::read::parts::state::BlockState;
 use crate::read::source::file::TableFile;
 use crate::read::source::stats::Counter;
 use crate::read::store::cache::{BlockCache, BlockKey, next_table};
+use crate::read::store::cached::{CachedBlocks, ReadBlock};
 pub use crate::read::store::read_options::ReadOptions;
 
 /// Maximum number of data blocks in one batch, and of their bytes, unless a single one is larger.
@@ -63,6 +66,7 @@ pub(crate) struct BlockStore {
     keeps_all: bool,
     /// The table's number in the cache.
     id: u64,
+    cached: CachedBlocks,
 }
 
 impl BlockStore {
@@ -77,15 +81,16 @@ impl BlockStore {
             cache,
             keeps_all,
             id,
+            cached: CachedBlocks::default(),
         }
     }
 
     /// Called when nobody can ask for the table's blocks any more: removes them from the cache.
-    pub(crate) fn leave(&self, cached: impl Iterator<Item = BlockHandle>) {
+    pub(crate) fn leave(&self) {
         if let Some(cache) = &self.cache {
             cache.leave(self.id);
-            for handle in cached {
-                cache.0.blocks.remove(&self.cache_key(handle));
+            for block in self.cached.numbers() {
+                cache.0.blocks.remove(&self.cache_key(block));
             }
         }
     }
@@ -121,19 +126,25 @@ impl BlockStore {
     }
 
     /// Prefetches what a search for the key of `found` reads, if the block is used in place or in the cache. Returns a block in the
-    /// cache.
-    pub(crate) fn prefetch_held(&self, parts: &Parts, found: Found<'_>) -> Option<Bytes> {
+    /// cache, for [`load`](BlockStore::load).
+    #[inline(always)]
+    pub(crate) fn hold(&self, found: Found<'_>) -> Option<Arc<ReadBlock>> {
         if found.state().has(BlockState::IN_PLACE) {
             self.prefetch_in_place(found);
             return None;
         }
-        let cached = self.cached(parts, found.to_ref())?;
-        prefetch_part(&cached, found.part());
+        self.hold_cached(found)
+    }
+
+    #[inline(never)]
+    fn hold_cached(&self, found: Found<'_>) -> Option<Arc<ReadBlock>> {
+        let cached = self.get_cached(found.state(), found.block())?;
+        prefetch_part(&cached.bytes, found.part());
         Some(cached)
     }
 
     /// The data block that a search has found: bytes, and its range in them. It comes from memory, or from the cache or the source and
-    /// is then in `own`. In a mapped file, it is announced before its first use if `announce` is set.
+    /// is then in `held`, as it may be already. In a mapped file, it is announced before its first use if `announce` is set.
     #[inline(always)]
     pub(crate) fn load<'a>(
         &'a self,
@@ -141,32 +152,37 @@ impl BlockStore {
         found: Found<'_>,
         read: ReadOptions,
         announce: bool,
-        own: &'a mut Option<Bytes>,
+        held: &'a mut Option<Arc<ReadBlock>>,
     ) -> Result<Loaded<'a>> {
         if let Some((file, range)) = self.in_place(found.state(), found.handle()) {
             // Not a slice, whose reference count would be changed twice for a value that is only borrowed.
             return Ok((self.file.owners.of_this_thread(file), range));
         }
-        Ok(whole(
-            own.insert(self.load_found(parts, found, read, announce)?),
-        ))
+        let block = match held.take().or_else(|| self.hold_cached(found)) {
+            Some(cached) => {
+                self.count_use(found.block(), &cached);
+                cached
+            }
+            None => self.read_found(parts, found, read, announce)?,
+        };
+        Ok(whole(&held.insert(block).bytes))
     }
 
     #[inline(never)]
-    fn load_found(
+    fn read_found(
         &self,
         parts: &Parts,
         found: Found<'_>,
         read: ReadOptions,
         announce: bool,
-    ) -> Result<Bytes> {
+    ) -> Result<Arc<ReadBlock>> {
         let block = found.to_ref();
         if announce {
             self.announce_block(parts, block);
         }
-        let loaded = self.load_checked(parts, block, read)?;
-        prefetch_part(&loaded, found.part());
-        Ok(loaded)
+        let bytes = self.read_checked(parts, block, read)?;
+        prefetch_part(&bytes, found.part());
+        Ok(Arc::new(ReadBlock::new(bytes)))
     }
 
     /// A data block to keep, from memory, the cache or the source.
@@ -192,6 +208,11 @@ impl BlockStore {
         if let Some(block) = self.cached(parts, found) {
             return Ok(block);
         }
+        self.read_checked(parts, found, read)
+    }
+
+    /// A data block from the source; on its first use also one in memory.
+    fn read_checked(&self, parts: &Parts, found: BlockRef, read: ReadOptions) -> Result<Bytes> {
         let frame = self.file.read_frame(found.handle, Section::Data)?;
         self.admit(parts, found, &frame, read)
     }
@@ -208,27 +229,50 @@ impl BlockStore {
 
     /// A data block from the cache.
     pub(crate) fn cached(&self, parts: &Parts, found: BlockRef) -> Option<Bytes> {
-        let cache = self.cache.as_ref()?;
-        if !parts.index.state(found).has(BlockState::CACHED) {
+        let cached = self.get_cached(parts.index.state(found), found.block)?;
+        self.count_use(found.block, &cached);
+        Some(cached.bytes.clone())
+    }
+
+    /// A data block from the cache, by state and number.
+    #[inline]
+    fn get_cached(&self, state: &BlockState, block: usize) -> Option<Arc<ReadBlock>> {
+        if !state.has(BlockState::CACHED) {
             return None;
         }
-        let block = cache.0.blocks.get(&self.cache_key(found.handle))?;
+        let cached = self.cached.get(block);
+        if cached.is_none() {
+            // If another thread reads the block at this moment, it is read once more later.
+            state.clear(BlockState::CACHED);
+        }
+        cached
+    }
+
+    /// Counts that a block in the cache is used.
+    #[inline]
+    pub(crate) fn count_use(&self, block: usize, cached: &ReadBlock) {
         self.file.counters.add(Counter::CacheHits, 1);
-        Some(block)
+        if let Some(cache) = &self.cache
+            && cache.is_full()
+            && cached.count_use()
+        {
+            cache.0.blocks.get(&self.cache_key(block));
+        }
     }
 
     /// Whether a data block is in the cache.
     pub(crate) fn is_cached(&self, parts: &Parts, found: BlockRef) -> bool {
-        let cache = self.cache.as_ref();
-        cache.is_some_and(|cache| {
-            let may_be_cached = parts.index.state(found).has(BlockState::CACHED);
-            may_be_cached && cache.0.blocks.contains_key(&self.cache_key(found.handle))
-        })
+        parts.index.state(found).has(BlockState::CACHED) && self.cached.has(found.block)
     }
 
-    /// The key of the data block at `handle` in the cache.
-    fn cache_key(&self, handle: BlockHandle) -> BlockKey {
-        (self.id, handle.offset)
+    /// Bytes of memory that the places of cached blocks take.
+    pub(crate) fn weight(&self) -> usize {
+        self.cached.weight()
+    }
+
+    /// The key of a data block in the cache.
+    fn cache_key(&self, block: usize) -> BlockKey {
+        (self.id, block as u64)
     }
 
     /// The data block in `frame`, which was read from the source: checked, and kept.
@@ -264,14 +308,15 @@ impl BlockStore {
             && (self.keeps_all || !is_raw || what_for == Use::Lookup)
         {
             self.file.counters.add(Counter::CacheMisses, 1);
-            let keeps = || self.keeps_all || cache.takes_missed(state);
-            if read.fill_cache && keeps() {
+            if read.fill_cache && (cache.takes_missed(state) || self.keeps_all) {
                 // Otherwise, all bytes that were read with an uncompressed block would stay in memory.
                 let is_alone = self.file.reads_alone() && what_for == Use::Lookup;
                 let copy = (is_raw && !is_alone).then(|| Bytes::copy_from_slice(&block.data));
-                let kept = copy.unwrap_or_else(|| block.data.clone());
-                cache.0.blocks.insert(self.cache_key(found.handle), kept);
+                let kept = ReadBlock::new(copy.unwrap_or_else(|| block.data.clone()));
                 parts.learn(found, &block);
+                let (key, blocks) = (self.cache_key(found.block), parts.index.len());
+                let keep = |kept| cache.0.blocks.insert(key, kept);
+                self.cached.put(found.block, blocks, kept, keep);
                 state.set(BlockState::CACHED);
             }
         }

@@ -112,9 +112,9 @@ impl<'t, K> Unread<'t, K> {
         wanted: impl IntoIterator<Item = Lookup<'t, K>>,
         search: &mut impl FnMut(&Lookup<'t, K>, Loaded<'_>) -> Result<()>,
     ) -> Result<()> {
-        let Opened { parts, store, .. } = &*self.table.opened;
+        let store = &self.table.opened.store;
         let mut held = wanted.into_iter().map(|wanted| {
-            let block = store.prefetch_held(parts, wanted.found);
+            let block = store.hold(wanted.found);
             (wanted, block)
         });
         loop {
@@ -126,7 +126,10 @@ impl<'t, K> Unread<'t, K> {
                 let found = wanted.found;
                 match (store.in_place(found.state(), found.handle()), &block) {
                     (Some(loaded), _) => search(&wanted, loaded)?,
-                    (None, Some(block)) => search(&wanted, whole(block))?,
+                    (None, Some(cached)) => {
+                        store.count_use(found.block(), cached);
+                        search(&wanted, whole(&cached.bytes))?
+                    }
                     (None, None) => self.wanted.push(wanted),
                 }
             }

@@ -24,6 +24,7 @@ use crate::read::parts::filter::TableFilter;
 use crate::read::parts::index::{BlockRef, Found, NotLoaded};
 use crate::read::parts::{LAYERS, Missing, Part, Parts};
 use crate::read::source::stats::{Counter, Stats};
+use crate::read::store::cached::ReadBlock;
 use crate::read::store::{Loaded, ReadOptions};
 use crate::read::table::opened::Opened;
 
@@ -161,7 +162,18 @@ impl Table {
     /// The only data block to look for `key` in; `None` if filter and index exclude the key.
     #[inline(always)]
     pub(crate) fn candidate(&self, key: &[u8], order: &Order) -> Result<Option<Found<'_>>> {
-        match self.candidate_in_memory(key, order) {
+        self.candidate_held(key, order, None)
+    }
+
+    /// The same. If the block is in the cache, it may be put into `held`, where [`BlockStore::load`] finds it.
+    #[inline(always)]
+    fn candidate_held(
+        &self,
+        key: &[u8],
+        order: &Order,
+        held: Option<&mut Option<Arc<ReadBlock>>>,
+    ) -> Result<Option<Found<'_>>> {
+        match self.candidate_in_memory(key, order, held) {
             Ok(Some(found)) => Ok(Some(found)),
             Ok(None) => Ok(None), // a separate arm, so that no block is moved, which takes 2 ns
             Err(NotLoaded) => self.read_candidate(key, order),
@@ -183,7 +195,7 @@ impl Table {
         order: &Order,
         layers: usize,
     ) -> Result<Option<Found<'_>>, Missing> {
-        let found = self.candidate_in_memory(key, order);
+        let found = self.candidate_in_memory(key, order, None);
         found.map_err(|NotLoaded| self.opened.parts.missing_for(key, order, layers))
     }
 
@@ -198,6 +210,7 @@ impl Table {
         &self,
         key: &[u8],
         order: &Order,
+        held: Option<&mut Option<Arc<ReadBlock>>>,
     ) -> Result<Option<Found<'_>>, NotLoaded> {
         let Opened { parts, store, .. } = &*self.opened;
         let is_expected = store.file.counters.passed_last();
@@ -215,7 +228,10 @@ impl Table {
         }
         let found = find();
         if let (true, Ok(Some(found))) = (is_expected, found) {
-            store.prefetch_in_place(found);
+            match held {
+                Some(held) => *held = store.hold(found),
+                None => store.prefetch_in_place(found),
+            }
         }
         if is_per_window {
             return self.ask_window(filter, found?, key, order);
@@ -258,7 +274,7 @@ impl Table {
         let Some((filter, windows)) = filter.and_then(|it| Some((it, it.windows()?))) else {
             let keys = keys.iter();
             return keys
-                .map(|key| self.candidate_in_memory(key, order))
+                .map(|key| self.candidate_in_memory(key, order, None))
                 .collect();
         };
         let sought = keys.iter().map(|key| index.seek(key, order, true));
@@ -279,11 +295,11 @@ impl Table {
         take: impl FnOnce(&Bytes, Range<usize>) -> R,
     ) -> Result<Option<R>> {
         let (Opened { parts, store, .. }, order) = (&*self.opened, self.order()?);
-        let Some(found) = self.candidate(key, order)? else {
+        let mut held = None;
+        let Some(found) = self.candidate_held(key, order, Some(&mut held))? else {
             return self.missed(key, order);
         };
-        let mut own = None;
-        let (bytes, block) = store.load(parts, found, self.read, true, &mut own)?;
+        let (bytes, block) = store.load(parts, found, self.read, true, &mut held)?;
         let value = find_value((bytes, block), key, order, found.part());
         let value = value.map_err(|defect| store.locate(found.to_ref(), defect))?;
         value.map_or_else(
@@ -324,8 +340,7 @@ impl Table {
         let file = &self.opened.store.file;
         let counters = &file.counters;
         counters.add_answer(passes, Counter::FilterPassed, Counter::FilterRejected);
-        // Only a file in memory has blocks to prefetch.
-        counters.set_passed_last(passes && file.is_memory());
+        counters.set_passed_last(passes);
     }
 
     /// Counters of the table's work so far, for all its clones together, opening included. Reads nothing and takes no lock.
@@ -414,7 +429,7 @@ impl Table {
     }
 
     /// Bytes of memory that the table takes, as the allocator counts them: some kilobytes, and the loaded pieces of index and filter.
-    /// It grows with use, up to the sizes of both.
+    /// It grows with use, up to the sizes of both, and by 16 bytes per data block when a cache takes the first of its blocks.
     ///
     /// Excludes the blocks in a cache, and for a file in memory everything in that file: its [size](Table::file_bytes) is the caller's to
     /// count. Reads nothing and takes no lock; a few nanoseconds, unless parts were loaded since the last call.

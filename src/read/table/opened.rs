@@ -22,7 +22,7 @@ pub(crate) struct Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        self.store.leave(self.parts.index.cached());
+        self.store.leave();
     }
 }
 
@@ -92,7 +92,7 @@ impl Opened {
 
     /// Bytes of memory that this takes, as the allocator counts them.
     pub(crate) fn weight(&self) -> usize {
-        self.weight.load(Relaxed) + self.store.file.owners.weight()
+        self.weight.load(Relaxed) + self.store.file.owners.weight() + self.store.weight()
     }
 }
 

@@ -221,6 +221,7 @@ impl<K: Eq + Hash + Clone, T: OpenTable> TableCache<K, T> {
             *hits += 1;
             known.insert(key.clone(), Arc::clone(cell));
             cell.note_use();
+            self.note_weight(cell, cell.table.weight());
             return Ok(cell.table.clone());
         }
         let opening = Arc::clone(tables.opening.entry(key.clone()).or_default());

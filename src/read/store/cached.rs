@@ -1,0 +1,126 @@
+//! Where the cached data blocks of a table are.
+
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use bytes::Bytes;
+
+/// A data block that was read from the source: in the cache, or only held by a lookup.
+#[derive(Debug)]
+#[repr(C)] // the bytes' address is in the cache line of the reference counts before it, as often as possible
+pub(crate) struct ReadBlock {
+    pub(crate) bytes: Bytes,
+    /// Number of uses of a block in the cache, modulo 256.
+    uses: AtomicU8,
+}
+
+/// A full cache is told of one in so many uses of a block, the first included. To tell it takes as long as the rest of a lookup.
+const TOLD: u8 = 8;
+
+impl ReadBlock {
+    pub(crate) fn new(bytes: Bytes) -> ReadBlock {
+        let uses = AtomicU8::new(0);
+        ReadBlock { bytes, uses }
+    }
+
+    /// Counts a use. Returns whether the cache is told of it.
+    pub(crate) fn count_use(&self) -> bool {
+        // Two threads that use it at once may be counted as one.
+        let uses = self.uses.load(Relaxed);
+        self.uses.store(uses.wrapping_add(1), Relaxed);
+        uses.is_multiple_of(TOLD)
+    }
+}
+
+/// The blocks of one table that are in the cache, by their numbers.
+///
+/// The cache decides which blocks stay, and owns them. A lookup finds them here: it waits for memory once until it has the block's
+/// address, where a search of the cache's hash table waits several times and takes a lock that many blocks share. With it, a lookup
+/// by default in 100,000 entries takes 1.4 times as long as in a mapped table, and 2.5 times without.
+#[derive(Debug, Default)]
+pub(crate) struct CachedBlocks(OnceLock<Box<[Mutex<Weak<ReadBlock>>]>>);
+
+impl CachedBlocks {
+    /// A block, if it is in the cache.
+    #[inline]
+    pub(crate) fn get(&self, block: usize) -> Option<Arc<ReadBlock>> {
+        let mut place = self.place(block)?;
+        let read = place.upgrade();
+        if read.is_none() {
+            // Frees the counts of an evicted block.
+            *place = Weak::new();
+        }
+        read
+    }
+
+    /// Whether a block is in the cache.
+    pub(crate) fn has(&self, block: usize) -> bool {
+        self.place(block)
+            .is_some_and(|place| place.strong_count() > 0)
+    }
+
+    /// Has `keep` put a block into the cache, of a table with so many `blocks`, unless another thread was faster.
+    pub(crate) fn put(
+        &self,
+        block: usize,
+        blocks: usize,
+        read: ReadBlock,
+        keep: impl FnOnce(Arc<ReadBlock>),
+    ) {
+        self.0
+            .get_or_init(|| (0..blocks).map(|_| Mutex::default()).collect());
+        if let Some(mut place) = self.place(block)
+            && place.strong_count() == 0
+        {
+            let read = Arc::new(read);
+            *place = Arc::downgrade(&read);
+            keep(read);
+        }
+    }
+
+    /// The numbers of the blocks in the cache.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = usize> {
+        let blocks = self.0.get().map_or(0, |places| places.len());
+        (0..blocks).filter(|&block| self.has(block))
+    }
+
+    /// Bytes of memory that this takes: 16 for each block of the table, once one is in the cache.
+    pub(crate) fn weight(&self) -> usize {
+        self.0.get().map_or(0, |places| size_of_val(&**places))
+    }
+
+    #[inline]
+    fn place(&self, block: usize) -> Option<MutexGuard<'_, Weak<ReadBlock>>> {
+        let place = self.0.get()?.get(block)?;
+        Some(place.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_found_as_long_as_the_cache_owns_it() {
+        let blocks = CachedBlocks::default();
+        assert!(blocks.get(2).is_none());
+        let mut cache = Vec::new();
+        let block = |bytes| ReadBlock::new(Bytes::from_static(bytes));
+        blocks.put(2, 4, block(b"first"), |read| cache.push(read));
+        blocks.put(2, 4, block(b"second"), |read| cache.push(read));
+        assert_eq!(blocks.get(2).unwrap().bytes, "first");
+        assert_eq!(blocks.numbers().collect::<Vec<_>>(), [2]);
+        cache.clear();
+        assert!(blocks.get(2).is_none() && !blocks.has(2) && blocks.get(4).is_none());
+        blocks.put(2, 4, block(b"third"), |read| cache.push(read));
+        assert_eq!(blocks.get(2).unwrap().bytes, "third");
+        assert_eq!(blocks.weight(), 4 * 16);
+    }
+
+    #[test]
+    fn the_first_use_is_told_and_then_one_of_eight() {
+        let block = ReadBlock::new(Bytes::new());
+        let told: Vec<_> = (0..1000).filter(|_| block.count_use()).collect();
+        assert!(told.iter().eq(&Vec::from_iter((0..1000).step_by(8))));
+    }
+}
