@@ -79,7 +79,7 @@ impl<'t> Snapshot<'t> {
     /// Same as [`get`](Snapshot::get).
     pub fn get_entry(&self, user_key: impl AsRef<[u8]>) -> Result<Option<DbEntry>> {
         let target = InternalKey::seek_target(user_key.as_ref(), self.sequence);
-        let Some(first) = self.table.candidate(&target, self.table.order()?)? else {
+        let Some(first) = self.table.opened.candidate(&target, self.table.order()?)? else {
             return Ok(None);
         };
         let first = first.to_ref();
@@ -97,7 +97,7 @@ impl<'t> Snapshot<'t> {
         let mut wanted = Vec::with_capacity(user_keys.len());
         for (position, user_key) in user_keys.iter().enumerate() {
             let key = InternalKey::seek_target(user_key.as_ref(), self.sequence);
-            let first = self.table.candidate(&key, self.table.order()?)?;
+            let first = self.table.opened.candidate(&key, self.table.order()?)?;
             wanted.extend(first.map(|found| Lookup {
                 found,
                 position,
@@ -113,7 +113,7 @@ impl<'t> Snapshot<'t> {
             }
             Ok(())
         };
-        let mut unread = Unread::new(self.table);
+        let mut unread = Unread::new(&self.table.opened, self.table.read);
         unread.search_held(wanted, &mut search)?;
         unread.search(&mut search)?;
         Ok(entries)

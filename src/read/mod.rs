@@ -10,7 +10,7 @@
 //!
 //! A lookup, [`Table::get`](crate::Table::get), has these steps:
 //!
-//! 1. `Table::candidate`: which block may hold the key?
+//! 1. `Opened::candidate`: which block may hold the key?
 //! 2. `TableFilter::ask`: the filter comes first and rejects most absent keys; but if the previous key passed, or filters are per
 //!    window, the index is searched first, and the block prefetched;
 //! 3. `Index::seek`: the tops select the piece of the index, and the piece selects the block;

@@ -26,8 +26,8 @@ use crate::read::store::{ReadOptions, whole};
 #[cfg(doc)]
 use crate::read::table::Table;
 use crate::read::table::approximate::{bytes_within, key_at};
-use crate::read::table::find_value;
 use crate::read::table::get_many::{Lookups, Values, blocks_of, sort_by_block};
+use crate::read::table::lookup::find_value;
 use crate::read::table::splits::splits_by_blocks;
 use crate::read::table::table_cache::OpenTable;
 use crate::read::walk::range::no_prefix_in;
@@ -113,7 +113,7 @@ impl AsyncTable {
     /// Same as [`Table::get`], and [`ErrorKind::Replaced`](crate::ErrorKind::Replaced).
     pub async fn get(&self, key: impl AsRef<[u8]> + Send) -> Result<Option<Bytes>> {
         let (key, order) = (key.as_ref(), self.0.table.order()?);
-        self.0.table.check_form(key, order)?;
+        self.0.table.opened.check_form(key, order)?;
         let Some(found) = self.candidate(key, order).await? else {
             return Ok(None);
         };
@@ -134,14 +134,14 @@ impl AsyncTable {
     ///
     /// Same as [`get`](AsyncTable::get); if a block cannot be read, no value is returned.
     pub async fn get_many<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
-        let (mut lookups, mut wanted) = (Lookups::new(&self.0.table, keys)?, Vec::new());
+        let (mut lookups, mut wanted) = (Lookups::new(&self.0.table.opened, keys)?, Vec::new());
         self.0
             .ask(|| lookups.ask(REQUEST_LAYERS, |some| wanted.extend(some)))
             .await?;
         sort_by_block(&mut wanted);
         let of_blocks = blocks_of(&wanted).map(|(found, keys)| (found.to_ref(), keys));
         let (blocks, of_blocks): (Vec<_>, Vec<_>) = of_blocks.unzip();
-        let mut found = Values::new(&self.0.table, keys.len());
+        let mut found = Values::new(&self.0.table.opened, keys.len());
         let mut arriving = self.0.fetch_blocks(&blocks);
         while let Some((i, block)) = arriving.try_next().await? {
             let mut keys = of_blocks.get(i).into_iter().copied().flatten();
@@ -166,7 +166,12 @@ impl AsyncTable {
     /// The only data block to look for `key` in; `None` if filter and index exclude the key.
     async fn candidate(&self, key: &[u8], order: &Order) -> Result<Option<Found<'_>>> {
         self.0
-            .ask(|| self.0.table.ask_candidate(key, order, REQUEST_LAYERS))
+            .ask(|| {
+                self.0
+                    .table
+                    .opened
+                    .ask_candidate(key, order, REQUEST_LAYERS)
+            })
             .await
     }
 

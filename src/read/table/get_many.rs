@@ -6,9 +6,11 @@ use crate::comparator::Order;
 use crate::error::Result;
 use crate::read::parts::index::{Found, NotLoaded};
 use crate::read::parts::{LAYERS, Missing};
-use crate::read::store::{Loaded, whole};
+use crate::read::store::{Loaded, ReadOptions, whole};
+#[cfg(doc)]
+use crate::read::table::Table;
+use crate::read::table::lookup::find_value;
 use crate::read::table::opened::Opened;
-use crate::read::table::{Table, find_value};
 
 /// A key to look up, and the block to look in.
 pub(crate) struct Lookup<'t, K> {
@@ -37,20 +39,23 @@ const OVERLAPPED: usize = 16;
 
 /// The lookups of many keys, until the block to look in is known for each.
 pub(crate) struct Lookups<'t, 'k> {
-    table: &'t Table,
+    opened: &'t Opened,
     order: &'t Order,
     /// The keys that index and filters have not decided yet, with their positions.
     left: Vec<(usize, &'k [u8])>,
 }
 
 impl<'t, 'k> Lookups<'t, 'k> {
-    pub(crate) fn new<K: AsRef<[u8]>>(table: &'t Table, keys: &'k [K]) -> Result<Lookups<'t, 'k>> {
-        let order = table.order()?;
+    pub(crate) fn new<K: AsRef<[u8]>>(
+        opened: &'t Opened,
+        keys: &'k [K],
+    ) -> Result<Lookups<'t, 'k>> {
+        let order = opened.parts.order()?;
         for key in keys {
-            table.check_form(key.as_ref(), order)?;
+            opened.check_form(key.as_ref(), order)?;
         }
         Ok(Lookups {
-            table,
+            opened,
             order,
             left: keys.iter().map(AsRef::as_ref).enumerate().collect(),
         })
@@ -66,7 +71,7 @@ impl<'t, 'k> Lookups<'t, 'k> {
         let mut missing = Vec::new();
         for batch in std::mem::take(&mut self.left).chunks(OVERLAPPED) {
             let keys: Vec<&[u8]> = batch.iter().map(|&(_, key)| key).collect();
-            let found = self.table.candidates_in_memory(&keys, self.order);
+            let found = self.opened.candidates_in_memory(&keys, self.order);
             let mut wanted = Vec::with_capacity(batch.len());
             for (&(position, key), found) in batch.iter().zip(found) {
                 match found {
@@ -77,7 +82,7 @@ impl<'t, 'k> Lookups<'t, 'k> {
                     }),
                     Ok(None) => {}
                     Err(NotLoaded) => {
-                        let parts = &self.table.opened.parts;
+                        let parts = &self.opened.parts;
                         missing.extend(parts.missing_for(key, self.order, layers));
                         self.left.push((position, key));
                     }
@@ -95,14 +100,18 @@ impl<'t, 'k> Lookups<'t, 'k> {
 
 /// The lookups in blocks that are neither used in place nor in the cache.
 pub(crate) struct Unread<'t, K> {
-    table: &'t Table,
+    opened: &'t Opened,
+    read: ReadOptions,
     wanted: Vec<Lookup<'t, K>>,
 }
 
 impl<'t, K> Unread<'t, K> {
-    pub(crate) fn new(table: &'t Table) -> Unread<'t, K> {
-        let wanted = Vec::new();
-        Unread { table, wanted }
+    pub(crate) fn new(opened: &'t Opened, read: ReadOptions) -> Unread<'t, K> {
+        Unread {
+            opened,
+            read,
+            wanted: Vec::new(),
+        }
     }
 
     /// Passes each of some lookups to `search` with its block, unless that is still to be read. The blocks of a few lookups are
@@ -112,7 +121,7 @@ impl<'t, K> Unread<'t, K> {
         wanted: impl IntoIterator<Item = Lookup<'t, K>>,
         search: &mut impl FnMut(&Lookup<'t, K>, Loaded<'_>) -> Result<()>,
     ) -> Result<()> {
-        let store = &self.table.opened.store;
+        let store = &self.opened.store;
         let mut held = wanted.into_iter().map(|wanted| {
             let block = store.hold(wanted.found);
             (wanted, block)
@@ -141,12 +150,12 @@ impl<'t, K> Unread<'t, K> {
         mut self,
         search: &mut impl FnMut(&Lookup<'t, K>, Loaded<'_>) -> Result<()>,
     ) -> Result<()> {
-        let Opened { parts, store, .. } = &*self.table.opened;
+        let Opened { parts, store, .. } = self.opened;
         sort_by_block(&mut self.wanted);
         let of_blocks = blocks_of(&self.wanted).map(|(found, keys)| (found.to_ref(), keys));
         let (blocks, of_blocks): (Vec<_>, Vec<_>) = of_blocks.unzip();
         let mut result = Ok(());
-        store.load_many(parts, &blocks, self.table.read, |i, block| {
+        store.load_many(parts, &blocks, self.read, |i, block| {
             if let (Ok(()), Some(keys)) = (&result, of_blocks.get(i)) {
                 let mut keys = keys.iter();
                 result = block
@@ -159,14 +168,14 @@ impl<'t, K> Unread<'t, K> {
 
 /// The results of the lookups of many keys.
 pub(crate) struct Values<'t> {
-    table: &'t Table,
+    opened: &'t Opened,
     pub(crate) values: Vec<Option<Bytes>>,
 }
 
 impl<'t> Values<'t> {
-    pub(crate) fn new(table: &'t Table, keys: usize) -> Values<'t> {
+    pub(crate) fn new(opened: &'t Opened, keys: usize) -> Values<'t> {
         Values {
-            table,
+            opened,
             values: vec![None; keys],
         }
     }
@@ -177,7 +186,7 @@ impl<'t> Values<'t> {
         wanted: &Lookup<'_, &[u8]>,
         (bytes, block): Loaded<'_>,
     ) -> Result<()> {
-        let (store, order) = (&self.table.opened.store, self.table.order()?);
+        let (store, order) = (&self.opened.store, self.opened.parts.order()?);
         let value = find_value((bytes, block), wanted.key, order, wanted.found.part());
         let value = value.map_err(|defect| store.locate(wanted.found.to_ref(), defect))?;
         if let (Some(slot), Some(value)) = (self.values.get_mut(wanted.position), value) {
@@ -191,44 +200,23 @@ impl<'t> Values<'t> {
     }
 }
 
-impl Table {
-    /// Returns the values of many keys, in the order of `keys`; `None` for each that the table does not hold.
-    ///
-    /// In a file that is not in memory, each block that holds some of the keys is read once, in file order, and many are
-    /// [requested at once](crate::ReadAt::read_many_at), so that a disk works on several at a time. In a mapped file, blocks that
-    /// were never used are announced to the system before the first is used.
-    ///
-    /// Takes some 80 bytes per key while it runs, and at most 6 MiB for blocks and the bytes between them, or one block if that
-    /// is larger. From memory, a value is a slice of its block, like that of [`get`](Table::get); from a file, it is a copy.
-    ///
-    /// ```
-    /// # use leveltable::{OpenOptions, WriteOptions};
-    /// # let mut file = Vec::new();
-    /// # let mut builder = WriteOptions::new().build(&mut file);
-    /// # for key in ["apple", "banana"] { builder.add(key.as_bytes(), key.as_bytes())?; }
-    /// # builder.finish()?;
-    /// # let table = OpenOptions::new().open_source(file)?;
-    /// let values = table.get_many(&["banana", "cherry"])?;
-    /// assert_eq!(values, [Some("banana".into()), None]);
-    /// # Ok::<(), leveltable::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Same as [`get`](Table::get); if a block cannot be read, no value is returned.
-    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
-        let mut found = Values::new(self, keys.len());
-        let mut search = |wanted: &Lookup<'_, _>, block: Loaded<'_>| found.search(wanted, block);
-        let (mut lookups, mut unread) = (Lookups::new(self, keys)?, Unread::new(self));
-        let mut result = Ok(());
-        let mut take = |wanted| {
-            if result.is_ok() {
-                result = unread.search_held(wanted, &mut search);
-            }
-        };
-        self.opened.ask(|| lookups.ask(LAYERS, &mut take))?;
-        result?;
-        unread.search(&mut search)?;
-        Ok(found.values)
-    }
+/// The values of many keys; see [`Table::get_many`].
+pub(crate) fn get_many<K: AsRef<[u8]>>(
+    opened: &Opened,
+    read: ReadOptions,
+    keys: &[K],
+) -> Result<Vec<Option<Bytes>>> {
+    let mut found = Values::new(opened, keys.len());
+    let mut search = |wanted: &Lookup<'_, _>, block: Loaded<'_>| found.search(wanted, block);
+    let (mut lookups, mut unread) = (Lookups::new(opened, keys)?, Unread::new(opened, read));
+    let mut result = Ok(());
+    let mut take = |wanted| {
+        if result.is_ok() {
+            result = unread.search_held(wanted, &mut search);
+        }
+    };
+    opened.ask(|| lookups.ask(LAYERS, &mut take))?;
+    result?;
+    unread.search(&mut search)?;
+    Ok(found.values)
 }

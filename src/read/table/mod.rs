@@ -2,31 +2,32 @@
 
 pub(crate) mod approximate;
 pub(crate) mod get_many;
+pub(crate) mod lookup;
 pub(crate) mod opened;
 pub(crate) mod splits;
 pub(crate) mod table_cache;
 
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::comparator::Order;
-use crate::error::{Error, ErrorKind, Result, show_key};
+use crate::error::{Error, ErrorKind, Result};
 use crate::filter::{FilterEntry, FilterLayout};
-use crate::format::Defect;
 use crate::format::block::Block;
-use crate::format::block_search::{SearchPart, find};
 use crate::format::properties::Properties;
-use crate::read::parts::bounds::Direction;
+use crate::read::parts::Part;
+use crate::read::parts::bounds::{Bounds, Direction, KeyRange};
 use crate::read::parts::filter::TableFilter;
-use crate::read::parts::index::{BlockRef, Found, NotLoaded};
-use crate::read::parts::{LAYERS, Missing, Part, Parts};
-use crate::read::source::stats::{Counter, Stats};
-use crate::read::store::cached::ReadBlock;
-use crate::read::store::{Loaded, ReadOptions};
+use crate::read::parts::index::BlockRef;
+use crate::read::source::stats::Stats;
+use crate::read::store::ReadOptions;
+use crate::read::table::approximate::{bytes_within, key_at};
+use crate::read::table::lookup::find_value;
 use crate::read::table::opened::Opened;
+use crate::read::table::splits::split;
 
 /// An open table: immutable, sorted, safe to read from any number of threads at once.
 ///
@@ -145,6 +146,34 @@ impl Table {
         Ok(self.lookup(key.as_ref(), |_, _| ())?.is_some())
     }
 
+    /// Returns the values of many keys, in the order of `keys`; `None` for each that the table does not hold.
+    ///
+    /// In a file that is not in memory, each block that holds some of the keys is read once, in file order, and many are
+    /// [requested at once](crate::ReadAt::read_many_at), so that a disk works on several at a time. In a mapped file, blocks that
+    /// were never used are announced to the system before the first is used.
+    ///
+    /// Takes some 80 bytes per key while it runs, and at most 6 MiB for blocks and the bytes between them, or one block if that
+    /// is larger. From memory, a value is a slice of its block, like that of [`get`](Table::get); from a file, it is a copy.
+    ///
+    /// ```
+    /// # use leveltable::{OpenOptions, WriteOptions};
+    /// # let mut file = Vec::new();
+    /// # let mut builder = WriteOptions::new().build(&mut file);
+    /// # for key in ["apple", "banana"] { builder.add(key.as_bytes(), key.as_bytes())?; }
+    /// # builder.finish()?;
+    /// # let table = OpenOptions::new().open_source(file)?;
+    /// let values = table.get_many(&["banana", "cherry"])?;
+    /// assert_eq!(values, [Some("banana".into()), None]);
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Same as [`get`](Table::get); if a block cannot be read, no value is returned.
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
+        get_many::get_many(&self.opened, self.read, keys)
+    }
+
     /// Whether the table may hold `key`, according to filter and index alone: reads no data block, and only pieces of filter and
     /// index that are not loaded yet. `false` is certain if the table is in the order that it was opened in; a table whose order
     /// is not known may hold any key.
@@ -154,137 +183,9 @@ impl Table {
     /// Errors of reading index and filter.
     pub fn may_contain(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         match &self.opened.parts.order {
-            Some(order) => Ok(self.candidate(key.as_ref(), order)?.is_some()),
+            Some(order) => Ok(self.opened.candidate(key.as_ref(), order)?.is_some()),
             None => Ok(true),
         }
-    }
-
-    /// The only data block to look for `key` in; `None` if filter and index exclude the key.
-    #[inline(always)]
-    pub(crate) fn candidate(&self, key: &[u8], order: &Order) -> Result<Option<Found<'_>>> {
-        self.candidate_held(key, order, None)
-    }
-
-    /// The same. If the block is in the cache, it may be put into `held`, where [`BlockStore::load`] finds it.
-    #[inline(always)]
-    fn candidate_held(
-        &self,
-        key: &[u8],
-        order: &Order,
-        held: Option<&mut Option<Arc<ReadBlock>>>,
-    ) -> Result<Option<Found<'_>>> {
-        match self.candidate_in_memory(key, order, held) {
-            Ok(Some(found)) => Ok(Some(found)),
-            Ok(None) => Ok(None), // a separate arm, so that no block is moved, which takes 2 ns
-            Err(NotLoaded) => self.read_candidate(key, order),
-        }
-    }
-
-    /// The same, after reading the missing parts of filter and index.
-    #[cold]
-    #[inline(never)]
-    fn read_candidate(&self, key: &[u8], order: &Order) -> Result<Option<Found<'_>>> {
-        self.opened.ask(|| self.ask_candidate(key, order, LAYERS))
-    }
-
-    /// Returns the result of [`candidate`](Table::candidate), or the missing parts of filter and index: those of the first
-    /// `layers` layers of a ribbon filter all at once.
-    pub(crate) fn ask_candidate(
-        &self,
-        key: &[u8],
-        order: &Order,
-        layers: usize,
-    ) -> Result<Option<Found<'_>>, Missing> {
-        let found = self.candidate_in_memory(key, order, None);
-        found.map_err(|NotLoaded| self.opened.parts.missing_for(key, order, layers))
-    }
-
-    /// Returns the result of [`candidate`](Table::candidate), using only the parts of filter and index in memory.
-    ///
-    /// If the previous key passed the filter, this one is expected to as well, and its block is prefetched before the filter is
-    /// checked: the processor then waits for both at once. (It looks 200 to 500 instructions ahead, so it would not reach the block
-    /// while it waits for the filter.) Otherwise the filter is checked first: absent keys often follow absent keys, and then need no
-    /// search of the index, unless the filter depends on the block.
-    #[inline(always)] // a call would take a tenth of the instructions of an absent key
-    pub(crate) fn candidate_in_memory(
-        &self,
-        key: &[u8],
-        order: &Order,
-        held: Option<&mut Option<Arc<ReadBlock>>>,
-    ) -> Result<Option<Found<'_>>, NotLoaded> {
-        let Opened { parts, store, .. } = &*self.opened;
-        let is_expected = store.file.counters.passed_last();
-        let find = || parts.index.seek(key, order, is_expected);
-        let Some(filter) = &parts.filter else {
-            return find();
-        };
-        let is_per_window = filter.is_per_window()?;
-        let filter_key = order.filter_key(key);
-        if !is_expected && !is_per_window {
-            let passes = filter.ask(filter_key, 0)?;
-            let found = if passes { find()? } else { None };
-            self.note_passed(passes);
-            return Ok(found);
-        }
-        let found = find();
-        if let (true, Ok(Some(found))) = (is_expected, found) {
-            match held {
-                Some(held) => *held = store.hold(found),
-                None => store.prefetch_in_place(found),
-            }
-        }
-        if is_per_window {
-            return self.ask_window(filter, found?, key, order);
-        }
-        let passes = filter.ask(filter_key, 0)?;
-        let found = if passes { found? } else { None };
-        self.note_passed(passes);
-        Ok(found)
-    }
-
-    /// The data block that the index has found for `key`, unless the filter of its window rejects the key.
-    #[inline(always)]
-    fn ask_window<'t>(
-        &'t self,
-        filter: &TableFilter,
-        found: Option<Found<'t>>,
-        key: &[u8],
-        order: &Order,
-    ) -> Result<Option<Found<'t>>, NotLoaded> {
-        let Some(block) = found else {
-            return Ok(None);
-        };
-        let passes = filter.ask(order.filter_key(key), block.offset())?
-            || matches!(order, Order::Custom(_))
-                && self.opened.parts.may_be_in_next(filter, block, key, order);
-        self.note_passed(passes);
-        Ok(if passes { found } else { None })
-    }
-
-    /// Returns the result of [`candidate_in_memory`](Table::candidate_in_memory) for each of `keys`. A window's filter takes three steps,
-    /// index, bounds and filter: the memory of each step is prefetched for all keys before any waits for it.
-    pub(crate) fn candidates_in_memory<'t>(
-        &'t self,
-        keys: &[&[u8]],
-        order: &Order,
-    ) -> Vec<Result<Option<Found<'t>>, NotLoaded>> {
-        let Parts { index, filter, .. } = &self.opened.parts;
-        keys.iter().for_each(|key| index.prefetch(key, order));
-        let filter = filter.as_ref();
-        let Some((filter, windows)) = filter.and_then(|it| Some((it, it.windows()?))) else {
-            let keys = keys.iter();
-            return keys
-                .map(|key| self.candidate_in_memory(key, order, None))
-                .collect();
-        };
-        let sought = keys.iter().map(|key| index.seek(key, order, true));
-        let found: Vec<_> = sought.collect();
-        let offsets = found.iter().filter_map(|found| Some(found.ok()??.offset()));
-        offsets.clone().for_each(|at| windows.prefetch_bounds(at));
-        offsets.for_each(|at| windows.prefetch_filter(at));
-        let found = keys.iter().zip(&found);
-        let asked = found.map(|(key, found)| self.ask_window(filter, (*found)?, key, order));
-        asked.collect()
     }
 
     /// A lookup: filter and index, block, search. Calls `take` with bytes and the range of the value in them.
@@ -296,7 +197,7 @@ impl Table {
     ) -> Result<Option<R>> {
         let (Opened { parts, store, .. }, order) = (&*self.opened, self.order()?);
         let mut held = None;
-        let Some(found) = self.candidate_held(key, order, Some(&mut held))? else {
+        let Some(found) = self.opened.candidate_held(key, order, Some(&mut held))? else {
             return self.missed(key, order);
         };
         let (bytes, block) = store.load(parts, found, self.read, true, &mut held)?;
@@ -312,35 +213,93 @@ impl Table {
     /// form.
     #[inline(always)]
     fn missed<R>(&self, key: &[u8], order: &Order) -> Result<Option<R>> {
-        self.check_form(key, order).map(|()| None)
+        self.opened.check_form(key, order).map(|()| None)
     }
 
-    /// Checks that a key to look for has the form of the table's keys.
-    #[inline(always)]
-    pub(crate) fn check_form(&self, key: &[u8], order: &Order) -> Result<()> {
-        match order {
-            Order::Custom(_) if order.is_foreign(key) => Err(self.not_internal(key)),
-            _ => Ok(()),
-        }
+    /// Returns the bounds of at most `n` parts of the table, in order and of similar size: every key lies in exactly one. Parts
+    /// begin and end at piece boundaries of the index, or if there are few pieces, at those of data blocks, so there are never more
+    /// parts than data blocks.
+    ///
+    /// [`range`](Table::range) accepts each. The first part has no lower bound and the last no upper bound; if the order of
+    /// the table is not known, there is one part.
+    ///
+    /// # Errors
+    ///
+    /// Errors of reading the index. It is not read if it has so many pieces that parts differ by less than a quarter.
+    ///
+    /// ```
+    /// # use leveltable::{OpenOptions, WriteOptions};
+    /// # let mut file = Vec::new();
+    /// # let mut builder = WriteOptions::new().build(&mut file);
+    /// # for i in 0..10_000 { builder.add(format!("{i:05}").as_bytes(), b"value")?; }
+    /// # builder.finish()?;
+    /// # let table = OpenOptions::new().open_source(file)?;
+    /// let parts = table.splits(4)?;
+    /// let entries = parts.into_iter().map(|bounds| table.range(bounds).count());
+    /// assert_eq!(entries.sum::<usize>(), 10_000);
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    pub fn splits(&self, n: usize) -> Result<Vec<(Bound<Bytes>, Bound<Bytes>)>> {
+        split(&self.opened, n)
     }
 
-    #[cold]
-    fn not_internal(&self, key: &[u8]) -> Error {
-        let message = format!(
-            "{} is not an internal key: use DbTable to look up user keys",
-            show_key(key)
-        );
-        let error = Error::new(ErrorKind::InvalidState, message);
-        self.opened.store.file.with_path(error)
+    /// Returns approximately how many bytes of the file the entries within `bounds` take, as stored: the bytes from the block that the
+    /// lower bound would be in to the one that the upper bound would be in. The error is less than one block, so the result is 0 if
+    /// both lie in the same one; whether a bound is included makes no difference. `..` returns the bytes of all data blocks.
+    ///
+    /// Reads the two pieces of the index that name these blocks, unless they are loaded, and nothing else. Allocates the two bounds,
+    /// and takes no lock. This is `GetApproximateSizes` of C++ LevelDB.
+    ///
+    /// # Errors
+    ///
+    /// Errors of reading the index, and [`ErrorKind::Comparator`](crate::ErrorKind::Comparator) for a bound in a table whose order is
+    /// not known.
+    ///
+    /// ```
+    /// # use leveltable::{OpenOptions, WriteOptions};
+    /// # let mut builder = WriteOptions::new().build(Vec::new());
+    /// # for i in 0..10_000 { builder.add(format!("{i:04}"), [7; 100])?; }
+    /// # let table = OpenOptions::new().open_source(builder.finish_into_writer()?.0)?;
+    /// let all = table.approximate_bytes(..)? as f64;
+    /// let some = table.approximate_bytes("2000".."5000")? as f64;
+    /// assert!((some / all - 0.3).abs() < 0.01);
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    pub fn approximate_bytes(&self, bounds: impl KeyRange) -> Result<u64> {
+        let (bounds, parts) = (bounds.key_bounds(), &self.opened.parts);
+        let order = self.order_of(&bounds)?;
+        self.opened.ask(|| bytes_within(parts, &bounds, order))
     }
 
-    /// Counts whether the filter passed a key.
-    #[inline]
-    fn note_passed(&self, passes: bool) {
-        let file = &self.opened.store.file;
-        let counters = &file.counters;
-        counters.add_answer(passes, Counter::FilterPassed, Counter::FilterRejected);
-        counters.set_passed_last(passes);
+    /// The order, if a bound needs it: an error if it is not known.
+    pub(crate) fn order_of(&self, bounds: &Bounds) -> Result<Option<&Order>> {
+        let is_bounded = *bounds != (Bound::Unbounded, Bound::Unbounded);
+        is_bounded.then(|| self.order()).transpose()
+    }
+
+    /// Returns a key before which about `fraction` of the bytes of all entries lie: 0.5 returns the middle of the table. It is the first
+    /// key of the index, not always one of the table's, with at least that much before it: at most one block too far. `None` in an empty
+    /// table.
+    ///
+    /// Reads the one piece of the index that names the block, unless it is loaded. Allocates the key, and takes no lock. C++ LevelDB
+    /// has no counterpart. For parts of equal size, see [`splits`](Table::splits).
+    ///
+    /// # Errors
+    ///
+    /// Errors of reading the index.
+    ///
+    /// ```
+    /// # use leveltable::{OpenOptions, WriteOptions};
+    /// # let mut builder = WriteOptions::new().build(Vec::new());
+    /// # for i in 0..10_000 { builder.add(format!("{i:04}"), [7; 100])?; }
+    /// # let table = OpenOptions::new().open_source(builder.finish_into_writer()?.0)?;
+    /// let middle = table.key_at_fraction(0.5)?.unwrap();
+    /// assert!(middle >= "4990" && middle < "5090");
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    pub fn key_at_fraction(&self, fraction: f64) -> Result<Option<Bytes>> {
+        let parts = &self.opened.parts;
+        self.opened.ask(|| key_at(parts, fraction))
     }
 
     /// Counters of the table's work so far, for all its clones together, opening included. Reads nothing and takes no lock.
@@ -472,17 +431,4 @@ impl Table {
         let asked = opened.is_current();
         asked.map_err(|e| file.with_path(Error::io(doing, e)))
     }
-}
-
-/// The range of the value of `key` in the bytes of a data block.
-#[inline(always)] // as `Index::seek`
-pub(crate) fn find_value(
-    (bytes, block): Loaded<'_>,
-    key: &[u8],
-    order: &Order,
-    part: SearchPart,
-) -> Result<Option<Range<usize>>, Defect> {
-    let (start, block) = (block.start, bytes.get(block).unwrap_or_default());
-    let value = find(&Block::parse(block)?, key, order, part)?;
-    Ok(value.map(|value| start + value.start..start + value.end))
 }

@@ -166,7 +166,7 @@ impl Cursor {
         let order = self.table.order()?;
         let is_internal = user_order(order).is_some();
         let is_one_key = lower == upper || is_internal && user_key(lower) == user_key(upper);
-        Ok(is_one_key && self.table.candidate(lower, order)?.is_none())
+        Ok(is_one_key && self.table.opened.candidate(lower, order)?.is_none())
     }
 }
 
