@@ -135,6 +135,14 @@ fn paths_that_lead_nowhere() {
     assert_says(TableBuilder::create(""), ErrorKind::Io, &words);
 
     let directory = tempfile::tempdir().unwrap();
+    assert_says(
+        Table::open(directory.path()),
+        ErrorKind::Io,
+        &[
+            "a directory: a table is one of the files in it",
+            "leveltable-database",
+        ],
+    );
     let parent = directory.path().join("missing");
     let created = TableBuilder::create(parent.join("fruit.ldb"));
     let message = created.as_ref().unwrap_err().to_string();

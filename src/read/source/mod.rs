@@ -196,8 +196,12 @@ impl Source {
             let metadata = opened
                 .as_ref()
                 .map_or_else(|_| path.metadata(), File::metadata);
-            if metadata.as_ref().is_ok_and(|metadata| !metadata.is_file()) {
-                let message = "not a regular file";
+            if let Some(metadata) = metadata.as_ref().ok().filter(|it| !it.is_file()) {
+                let message = if metadata.is_dir() {
+                    "a directory: a table is one of the files in it (leveltable-database reads LevelDB's as a whole)"
+                } else {
+                    "not a regular file"
+                };
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
             }
             let (file, metadata) = (opened?, metadata?);
