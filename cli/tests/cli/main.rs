@@ -82,10 +82,15 @@ fn complaint(output: Output, status: i32) -> String {
     line.to_owned()
 }
 
+/// A path in a command, as messages show it.
+fn argument(path: &Path) -> String {
+    let quote = if cfg!(windows) { "\"" } else { "" };
+    format!("{quote}{}{quote}", path.display())
+}
+
 /// The command that repairs a database, as messages show it.
 fn repair_command(db: &Path) -> String {
-    let quote = if cfg!(windows) { "\"" } else { "" };
-    format!("`leveltable repair {quote}{}{quote} NEW`", db.display())
+    format!("`leveltable repair {} NEW`", argument(db))
 }
 
 fn json_lines(bytes: &[u8]) -> Vec<Value> {

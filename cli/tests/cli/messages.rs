@@ -1,10 +1,11 @@
 //! The words of messages: what to do, by the commands of the tool.
 
 use std::fs;
+use std::path::Path;
 
 use tempfile::TempDir;
 
-use super::{complaint, run, testdata};
+use super::{argument, complaint, repair_command, run, testdata};
 
 /// Asserts that a command fails with these words, and without those of the library.
 #[track_caller]
@@ -90,7 +91,8 @@ fn database() -> (TempDir, String) {
 fn logs_and_manifests_name_the_command_that_shows_them() {
     let (_directory, db) = database();
     let manifest = format!("{db}/MANIFEST-000001");
-    let shows = format!("`leveltable scan {manifest}` shows what is in it");
+    let scanned = argument(Path::new(&manifest));
+    let shows = format!("`leveltable scan {scanned}` shows what is in it");
     assert_says(
         &["info", &manifest],
         &["this is a LevelDB MANIFEST", &shows],
@@ -111,8 +113,10 @@ fn a_table_that_is_missing_names_the_repair() {
     let (_directory, db) = database();
     fs::remove_file(format!("{db}/000002.ldb")).unwrap();
     let new = format!("{db}.new");
+    let manifest = Path::new(&db).join("MANIFEST-000001");
+    let (manifest, repair) = (manifest.display(), repair_command(Path::new(&db)));
     let lists = format!(
-        "opening a table that {db}/MANIFEST-000001 lists: no such file; `leveltable repair {db} NEW` writes"
+        "opening a table that {manifest} lists: no such file; {repair} writes what is left"
     );
     for args in [
         &["scan", &db][..],
