@@ -38,15 +38,17 @@ pub(crate) fn open(path: &Path) -> Result<Input, Failure> {
             size: None,
         });
     }
+    let is_directory = || Failure::of(path, "is a directory: name a file of entries");
     let fail = |e: io::Error| match e.kind() {
         io::ErrorKind::NotFound => Failure::of(path, "no such file"),
+        // Windows does not open a directory as a file.
+        io::ErrorKind::PermissionDenied if path.is_dir() => is_directory(),
         _ => Failure::of(path, e),
     };
     let file = File::open(path).map_err(fail)?;
     let metadata = file.metadata().map_err(fail)?;
     if metadata.is_dir() {
-        let what = "is a directory: name a file of entries";
-        return Err(Failure::of(path, what));
+        return Err(is_directory());
     }
     Ok(Input {
         reader: Box::new(BufReader::with_capacity(64 << 10, file)),
