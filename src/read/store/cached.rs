@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
 
+use crate::format::prefetch::prefetch;
+
 /// A data block that was read from the source: in the cache, or only held by a lookup.
 #[derive(Debug)]
 #[repr(C)] // the bytes' address is in the cache line of the reference counts before it, as often as possible
@@ -51,6 +53,12 @@ impl CachedBlocks {
             *place = Weak::new();
         }
         read
+    }
+
+    /// Prefetches where [`get`](CachedBlocks::get) looks for a block.
+    pub(crate) fn prefetch(&self, block: usize) {
+        let place = self.0.get().and_then(|places| places.get(block));
+        prefetch(place.into_iter());
     }
 
     /// Whether a block is in the cache.

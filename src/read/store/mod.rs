@@ -143,6 +143,13 @@ impl BlockStore {
         Some(cached)
     }
 
+    /// Prefetches the place of a block that may be in the cache, for [`hold`](BlockStore::hold).
+    pub(crate) fn prefetch_place(&self, found: Found<'_>) {
+        if found.state().has(BlockState::CACHED) {
+            self.cached.prefetch(found.block());
+        }
+    }
+
     /// The data block that a search has found: bytes, and its range in them. It comes from memory, or from the cache or the source and
     /// is then in `held`, as it may be already. In a mapped file, it is announced before its first use if `announce` is set.
     #[inline(always)]

@@ -122,16 +122,17 @@ impl<'t, K> Unread<'t, K> {
         search: &mut impl FnMut(&Lookup<'t, K>, Loaded<'_>) -> Result<()>,
     ) -> Result<()> {
         let store = &self.opened.store;
-        let mut held = wanted.into_iter().map(|wanted| {
-            let block = store.hold(wanted.found);
-            (wanted, block)
-        });
+        let mut wanted = wanted.into_iter();
         loop {
-            let some: Vec<_> = held.by_ref().take(OVERLAPPED).collect();
+            let some: Vec<_> = wanted.by_ref().take(OVERLAPPED).collect();
             if some.is_empty() {
                 return Ok(());
             }
-            for (wanted, block) in some {
+            for wanted in &some {
+                store.prefetch_place(wanted.found);
+            }
+            let held: Vec<_> = some.iter().map(|it| store.hold(it.found)).collect();
+            for (wanted, block) in some.into_iter().zip(held) {
                 let found = wanted.found;
                 match (store.in_place(found.state(), found.handle()), &block) {
                     (Some(loaded), _) => search(&wanted, loaded)?,
