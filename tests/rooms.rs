@@ -274,9 +274,6 @@ fn imports_point_down_only() {
     assert_eq!(wrong, Vec::<String>::new());
 }
 
-/// Public types whose methods are still in several files of a room.
-const SCATTERED: [&str; 0] = [];
-
 /// The types that a file declares, and whether each is public.
 fn declared(code: &str) -> BTreeMap<&str, bool> {
     let mut types = BTreeMap::new();
@@ -343,7 +340,7 @@ fn the_methods_of_a_type_stand_together() {
             false => modules.len() <= 2,
         };
         assert!(
-            is_right || SCATTERED.contains(&name),
+            is_right,
             "{name} has methods in {modules:?}: leave them in one file, with functions in the others"
         );
     }

@@ -72,19 +72,18 @@ struct Tables {
     closed: Stats,
 }
 
+/// Drops evicted blocks when no lock is held.
+type Dropping = DefaultLifecycle<BlockKey, Arc<ReadBlock>>;
+
 /// Counts what the cache evicts.
 #[derive(Debug, Clone)]
 pub(crate) struct Evictions {
     count: Arc<AtomicU64>,
-    /// Drops evicted blocks when no lock is held.
-    default: DefaultLifecycle<BlockKey, Arc<ReadBlock>>,
+    default: Dropping,
 }
 
 impl Lifecycle<BlockKey, Arc<ReadBlock>> for Evictions {
-    type RequestState = <DefaultLifecycle<BlockKey, Arc<ReadBlock>> as Lifecycle<
-        BlockKey,
-        Arc<ReadBlock>,
-    >>::RequestState;
+    type RequestState = <Dropping as Lifecycle<BlockKey, Arc<ReadBlock>>>::RequestState;
 
     fn on_evict(&self, state: &mut Self::RequestState, key: BlockKey, block: Arc<ReadBlock>) {
         self.count.fetch_add(1, Ordering::Relaxed);
