@@ -110,7 +110,8 @@ impl DatabaseBuildOptions {
 /// process leaves that directory, which can be deleted; the next build beside it [reports it](BuiltDatabase::leftovers).
 ///
 /// All tables are in one level: the first one from 1 on that may be so large, so that LevelDB compacts nothing when it opens the
-/// database. There is no log. The same entries and options make the same bytes. Memory is that of one table's builder.
+/// database. There is no log. The same entries and options make the same bytes. Memory is that of two tables: one is written while
+/// the next is built. No file is open while the builder waits for entries.
 ///
 /// ```
 /// use leveltable_database::{Database, DatabaseBuildOptions, DatabaseBuilder};
@@ -132,16 +133,18 @@ impl DatabaseBuildOptions {
 #[derive(Debug)]
 #[must_use = "there is no database until `finish`"]
 pub struct DatabaseBuilder {
-    /// Dropped before `target`, like `syncing`: Windows cannot remove a directory with open files.
-    table: Option<DbTableBuilder<Box<dyn NewFile>>>,
-    syncing: Syncing,
+    /// The current table, in memory: Windows cannot remove a directory with open files when a build that waits for entries is
+    /// interrupted.
+    table: Option<DbTableBuilder<Vec<u8>>>,
+    /// Dropped before `target`, for the same reason.
+    writing: Writing,
     target: Box<dyn NewDirectory>,
     options: DatabaseBuildOptions,
     /// Whether the table has reached its size, and ends before the next user key.
     is_full: bool,
     /// The last user key added to a full table.
     last_key: Vec<u8>,
-    /// Number of the current table, or of the last one.
+    /// Number of the last file.
     number: u64,
     /// The finished tables.
     tables: Vec<TableMetadata>,
@@ -150,23 +153,27 @@ pub struct DatabaseBuilder {
     is_broken: bool,
 }
 
-/// A table that is being synced while the next one is built: waiting for the disk took half of the time of a build.
+/// A table that is being written and synced while the next one is built: waiting for the disk took half of the time of a build.
 #[derive(Debug, Default)]
-struct Syncing(Option<JoinHandle<Result<()>>>);
+struct Writing(Option<JoinHandle<Result<()>>>);
 
-impl Syncing {
-    /// Begins to sync a table, after the one before it.
-    fn start(&mut self, mut table: Box<dyn NewFile>, path: PathBuf) -> Result<()> {
+impl Writing {
+    /// Begins to write a table, after the one before it.
+    fn start(&mut self, mut file: Box<dyn NewFile>, table: Vec<u8>, path: PathBuf) -> Result<()> {
         self.finish()?;
         let at = path.clone();
-        let failed_to_sync = move |error| failed("syncing the table", error, &path);
-        let thread = thread::Builder::new().spawn(move || table.sync().map_err(failed_to_sync));
-        let started = thread.map_err(|e| failed("starting a thread to sync the table", e, &at));
+        let thread = thread::Builder::new().spawn(move || {
+            let written = file.write_all(&table);
+            written.map_err(|error| failed("writing the table", error, &path))?;
+            let synced = file.sync();
+            synced.map_err(|error| failed("syncing the table", error, &path))
+        });
+        let started = thread.map_err(|e| failed("starting a thread to write the table", e, &at));
         self.0 = Some(started?);
         Ok(())
     }
 
-    /// Waits until the table is synced.
+    /// Waits until the table is on disk.
     fn finish(&mut self) -> Result<()> {
         let thread = self.0.take();
         thread.map_or(Ok(()), |thread| {
@@ -175,7 +182,7 @@ impl Syncing {
     }
 }
 
-impl Drop for Syncing {
+impl Drop for Writing {
     fn drop(&mut self) {
         // Nothing waits for the result of a builder that is dropped, and its file is to be closed.
         self.0.take().map(JoinHandle::join);
@@ -232,7 +239,7 @@ impl DatabaseBuilder {
             target,
             options,
             table: None,
-            syncing: Syncing::default(),
+            writing: Writing::default(),
             is_full: false,
             last_key: Vec::new(),
             number: MANIFEST_NUMBER,
@@ -277,17 +284,15 @@ impl DatabaseBuilder {
     /// Same as [`TableBuilder::add`](leveltable::TableBuilder::add). After [`ErrorKind::OutOfOrder`] the builder can be used further. If
     /// a file could not be created, written or synced, the error names it, and every further call fails.
     pub fn add(&mut self, version: InternalKey<'_>, value: impl AsRef<[u8]>) -> Result<()> {
+        if self.is_broken {
+            return Err(broken());
+        }
         if self.is_full && self.comes_after_last(version.user_key)? {
             self.end_table()?;
         }
-        if self.table.is_none() {
-            self.start_table()?;
-        }
-        let Some(table) = &mut self.table else {
-            return Err(broken());
-        };
-        let added = table.add(version, value);
-        added.map_err(|error| at_file(error, &*self.target, self.number))?;
+        let start = || self.options.tables.build_db(Vec::new());
+        let table = self.table.get_or_insert_with(start);
+        table.add(version, value)?;
         self.is_full = table.table_mut().file_bytes() >= self.options.table_bytes;
         if self.is_full {
             version.user_key.clone_into(&mut self.last_key);
@@ -345,7 +350,7 @@ impl DatabaseBuilder {
     /// its path, but its name may not survive a crash.
     pub fn finish(mut self) -> Result<BuiltDatabase> {
         self.end_table()?;
-        self.syncing.finish()?;
+        self.writing.finish()?;
         let bytes = self.tables.iter().map(|table| table.size).sum();
         let level = level_for(bytes);
         self.built.tables = self.tables.len() as u64;
@@ -396,35 +401,21 @@ impl DatabaseBuilder {
         }
     }
 
-    fn start_table(&mut self) -> Result<()> {
-        if std::mem::replace(&mut self.is_broken, true) {
-            return Err(broken());
-        }
-        let name = file_name(self.number + 1, "ldb");
-        let file = self.target.create(&name);
-        let path = self.target.path().join(name);
-        let file = file.map_err(|error| failed("creating the table", error, &path))?;
-        self.table = Some(self.options.tables.build_db(file));
-        self.number += 1;
-        self.is_broken = false;
-        Ok(())
-    }
-
-    /// Dropped before `target`, like `syncing`: Windows cannot remove a directory with open files.
     fn end_table(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.is_broken, true) {
             return Err(broken());
         }
         if let Some(table) = self.table.take() {
-            let number = self.number;
-            let finished = table.finish_into_writer();
-            let (file, summary) =
-                finished.map_err(|error| at_file(error, &*self.target, number))?;
-            let path = self.target.path().join(file_name(number, "ldb"));
-            self.syncing.start(file, path)?;
+            let (table, summary) = table.finish_into_writer()?;
+            self.number += 1;
+            let name = file_name(self.number, "ldb");
+            let path = self.target.path().join(&name);
+            let file = self.target.create(&name);
+            let file = file.map_err(|error| failed("creating the table", error, &path))?;
+            self.writing.start(file, table, path)?;
             let properties = summary.properties;
             self.tables.push(TableMetadata {
-                number,
+                number: self.number,
                 size: summary.file_bytes,
                 smallest: properties.first_key.unwrap_or_default(),
                 largest: properties.last_key.unwrap_or_default(),
@@ -466,14 +457,6 @@ fn parse_version(stored: &[u8]) -> Result<InternalKey<'_>> {
             format!("{shown} is not an internal key, which ends in sequence number and type");
         Error::new(ErrorKind::InvalidState, message)
     })
-}
-
-/// Returns a table's error, with its file if writing it failed.
-fn at_file(error: Error, target: &dyn NewDirectory, number: u64) -> Error {
-    match error.kind() {
-        ErrorKind::Io => error.at_path(&target.path().join(file_name(number, "ldb"))),
-        _ => error,
-    }
 }
 
 #[cold]
