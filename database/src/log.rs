@@ -13,14 +13,15 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use leveltable::db::DbEntry;
 use leveltable::sister_crates::{crc32c, mask};
-use leveltable::{Corruption, Error, ErrorKind, Result, Section};
+use leveltable::{Corruption, Error, ErrorKind, ReadAt, Result, Section};
 
 use crate::directory::{FileKind, REPAIR, WITHOUT_MANIFEST, changed, name_of};
 use crate::record::{Batch, FOREIGN};
-use crate::storage::{Directory, Sequential, failed, open_file};
+use crate::storage::{Sequential, failed, open_file};
 
 const BLOCK_LEN: usize = 32 * 1024;
 const HEADER_LEN: usize = 7;
@@ -423,17 +424,16 @@ impl Recovery {
         Ok(items.offset())
     }
 
-    /// Reads a listed log to its end: it is still there unless the database has changed. Passes each change to `take`, with the
+    /// Reads a listed log to its end: it could be opened unless the database has changed. Passes each change to `take`, with the
     /// offset of its record.
     pub(crate) fn read_log(
         &mut self,
-        dir: &dyn Directory,
-        name: &str,
+        path: &Path,
+        file: io::Result<Arc<dyn ReadAt>>,
         skip_damaged: bool,
         mut take: impl FnMut(DbEntry, u64),
     ) -> Result<()> {
-        let path = &dir.path().join(name);
-        let file = dir.open(name).map_err(|error| match error.kind() {
+        let file = file.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => changed(path),
             _ => failed("opening the log", error, path),
         })?;
@@ -447,7 +447,7 @@ impl Recovery {
             changes.for_each(|change| take(change, record.offset));
             Ok(())
         })?;
-        log.number = FileKind::of(name).1.unwrap_or(0);
+        log.number = FileKind::of(&name_of(path)).1.unwrap_or(0);
         self.logs.push(log);
         Ok(())
     }

@@ -14,9 +14,9 @@ use itertools::Itertools as _;
 use leveltable::db::{DbEntry, InternalKeyComparator, MAX_SEQUENCE};
 use leveltable::sister_crates::{is_about_held, is_held};
 use leveltable::{BytewiseComparator, Comparator, Compression, Corruption, DbTable, Error};
-use leveltable::{ErrorKind, OpenOptions, Result, Section, TableCache, WriteOptions};
+use leveltable::{ErrorKind, OpenOptions, ReadAt, Result, Section, TableCache, WriteOptions};
 
-use crate::directory::{Current, FileKind, REPAIR, changed, file_name, list};
+use crate::directory::{Current, FileKind, REPAIR, changed, file_name, list, name_of};
 use crate::indexeddb::built_in_comparator;
 use crate::log::{Gap, LogReader, Recovery, damage};
 use crate::options::Settings;
@@ -146,27 +146,26 @@ pub(crate) fn retry<T>(mut work: impl FnMut(u64) -> Result<T>) -> Result<T> {
 impl State {
     /// Reads the database in `dir` by its MANIFEST.
     ///
-    /// Fails with [`ErrorKind::Replaced`] if the parts that were read may not fit together: a memtable became a table
-    /// in between.
+    /// Fails with [`ErrorKind::Replaced`] if the parts that were read may not fit together: a log became a table before it was open.
     pub(crate) fn read(dir: &Arc<dyn Directory>, options: &Settings) -> Result<State> {
         let current = Current::open(&**dir)?;
-        let mut state = State::new(dir, options, Version::read(&current)?, false)?;
-        // The logs were read between two reads of the MANIFEST. Logs that have become tables since are read twice, which changes
-        // nothing, and the newer result of a compaction is as good as the old. Only a log that is too new to have been read would
-        // be missed.
-        let first_log = state.version.stated.log_number;
-        let last_read = state.recovery.logs.last().map(|log| log.number);
-        if current.len()? != state.version.bytes {
-            state.version = Version::read(&current)?;
+        // Lists the logs before it reads the MANIFEST: none that this needs at its end had been removed by then. Opens them at once,
+        // since a busy writer may remove one while another is read.
+        let mut logs = logs_in(&**dir)?;
+        let version = Version::read(&current)?;
+        let (log, last) = (version.stated.log_number.unwrap_or(0), logs.last());
+        if last.is_none_or(|last| last.0 < log) {
+            // The writer has begun it since, unless it is missing.
+            let name = file_name(log, "log");
+            if dir.exists(&name) || current.len()? != version.bytes {
+                logs.push((log, None, name));
+            }
         }
-        let stated = &state.version.stated;
-        let is_missed = stated.log_number != first_log && stated.log_number > last_read;
-        if is_missed || !current.is_current(&**dir)? {
+        let logs: Vec<_> = opened(&**dir, logs, &version).collect();
+        let mut state = State::new(dir, options, version, logs, false)?;
+        if !current.is_current(&**dir)? {
             return Err(changed(dir.path()));
         }
-        // If logs became tables before the directory was listed, only the MANIFEST has their sequence numbers.
-        let last_sequence = stated.last_sequence.unwrap_or(0);
-        state.last_sequence = state.last_sequence.max(last_sequence);
         state.current = Some(current);
         state.with_runs()
     }
@@ -176,7 +175,9 @@ impl State {
         dir: &Arc<dyn Directory>,
         options: &Settings,
     ) -> Result<State> {
-        let mut state = State::new(dir, options, Version::default(), options.skip_held)?;
+        let version = Version::default();
+        let logs = opened(&**dir, logs_in(&**dir)?, &version);
+        let mut state = State::new(dir, options, version, logs, options.skip_held)?;
         state.recovery.without_manifest = true;
         for (name, bytes) in list(&**dir)? {
             let (FileKind::Table, Some(number)) = FileKind::of(&name) else {
@@ -208,6 +209,7 @@ impl State {
         dir: &Arc<dyn Directory>,
         options: &Settings,
         version: Version,
+        logs: impl IntoIterator<Item = (PathBuf, io::Result<Arc<dyn ReadAt>>)>,
         skip_held: bool,
     ) -> Result<State> {
         let stated = version.stated.comparator.as_deref();
@@ -226,9 +228,8 @@ impl State {
         }
         let mut last_sequence = version.stated.last_sequence.unwrap_or(0);
         let (mut recovery, mut newest) = (Recovery::default(), HashMap::<Bytes, DbEntry>::new());
-        // Listed once, before any log is read.
-        for (_, _, name) in needed_logs(&**dir, &version)? {
-            let read = recovery.read_log(&**dir, &name, options.skip_damaged, |entry, _| {
+        for (path, file) in logs {
+            let read = recovery.read_log(&path, file, options.skip_damaged, |entry, _| {
                 last_sequence = last_sequence.max(entry.sequence);
                 let known = newest.get(&entry.user_key);
                 if known.is_none_or(|known| known.sequence <= entry.sequence) {
@@ -236,7 +237,9 @@ impl State {
                 }
             });
             match read {
-                Err(error) if skip_held && is_about_held(&error) => recovery.held.push(name),
+                Err(error) if skip_held && is_about_held(&error) => {
+                    recovery.held.push(name_of(&path));
+                }
                 read => read?,
             }
         }
@@ -305,8 +308,9 @@ impl State {
         if !current.is_current(&*self.dir)? || current.len()? != self.version.bytes {
             return Ok(false);
         }
-        let logs = needed_logs(&*self.dir, &self.version)?;
-        let found = logs.iter().map(|&(number, bytes, _)| (number, bytes));
+        let needed = logs_in(&*self.dir)?.into_iter();
+        let needed = needed.filter(|log| self.version.needs_log(log.0));
+        let found = needed.map(|(number, bytes, _)| (number, bytes));
         let read = self.recovery.logs.iter();
         let read = read.filter(|log| self.version.needs_log(log.number));
         Ok(found.eq(read.map(|log| (log.number, Some(log.bytes)))))
@@ -493,13 +497,27 @@ fn describe(table: &DbTable, number: u64) -> Result<Option<TableMetadata>> {
     }))
 }
 
-/// Numbers, sizes and names of the logs whose changes are not in tables yet, in ascending order.
-fn needed_logs(dir: &dyn Directory, version: &Version) -> Result<Vec<(u64, Option<u64>, String)>> {
+/// Number, size and name of a log.
+type ListedLog = (u64, Option<u64>, String);
+
+/// The logs of a directory, in ascending order.
+fn logs_in(dir: &dyn Directory) -> Result<Vec<ListedLog>> {
     let log = |(name, bytes): (String, Option<u64>)| match FileKind::of(&name) {
-        (FileKind::Log, Some(number)) if version.needs_log(number) => Some((number, bytes, name)),
+        (FileKind::Log, Some(number)) => Some((number, bytes, name)),
         _ => None,
     };
     Ok(list(dir)?.into_iter().filter_map(log).sorted().collect())
+}
+
+/// Opens the logs whose changes are not in tables yet, each when it is asked for.
+fn opened<'d>(
+    dir: &'d dyn Directory,
+    mut logs: Vec<ListedLog>,
+    version: &Version,
+) -> impl Iterator<Item = (PathBuf, io::Result<Arc<dyn ReadAt>>)> + use<'d> {
+    logs.retain(|log| version.needs_log(log.0));
+    let logs = logs.into_iter();
+    logs.map(|(_, _, name)| (dir.path().join(&name), dir.open(&name)))
 }
 
 /// Sorts a table in another order into a table in memory, unless that takes too much.

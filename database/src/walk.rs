@@ -427,8 +427,8 @@ impl History {
                     let path = state.dir.path().join(&file.name);
                     // Damage was reported when the database was opened.
                     Recovery::default().read_log(
-                        &*state.dir,
-                        &file.name,
+                        &path,
+                        state.dir.open(&file.name),
                         true,
                         |entry, offset| {
                             if state.place(&entry.user_key, bounds).is_eq() {
