@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::Answer;
 use crate::failure::Failure;
-use crate::input::{Entries, InputOptions};
+use crate::input::{Entries, InputOptions, place};
 use crate::interrupt;
 use crate::output::{Progress, count, print, report};
 use crate::path::is_url;
@@ -143,44 +143,37 @@ fn build_database(args: &Args, order: KeyOrder, tables: WriteOptions) -> Result<
 }
 
 /// Passes all entries to `add`, which adds one to the table.
-fn fill(
-    add: &mut Add<'_>,
-    mut entries: Entries<'_>,
-    order: KeyOrder,
-    args: &Args,
-) -> Result<(), Failure> {
-    let mut progress = Progress::bytes(entries.size);
+fn fill(add: &mut Add<'_>, entries: Entries, order: KeyOrder, args: &Args) -> Result<(), Failure> {
+    let (mut progress, name) = (Progress::bytes(entries.size), entries.name.clone());
     let sorter = || {
         let sorter = sorter(order, args.keep_last, args.sort_memory);
         sorter.progress(progress.of_sorting())
     };
     let mut sorter = args.sort.then(sorter);
     let (mut previous, mut count) = (Vec::new(), 0u64);
-    while entries.next()? {
-        // Asking for the time takes as long as adding an entry.
-        count += 1;
-        if count.is_multiple_of(256) {
-            progress.set(entries.position());
-        }
-        let (key, value) = entries.current();
-        match &mut sorter {
-            Some(sorter) => sorter.add(key, value).map_err(sort_failed)?,
-            None => {
-                add(key, value).map_err(|e| match e.kind() {
-                    ErrorKind::OutOfOrder => {
-                        Failure::new(out_of_order(order, &previous, key)).at(entries.place())
-                    }
-                    ErrorKind::TooLarge => Failure::from(e).at(entries.place()),
-                    _ => e.into(),
-                })?;
-                key.clone_into(&mut previous);
+    entries.in_chunks(|chunk| {
+        progress.set(chunk.position);
+        for (key, value, line) in chunk.iter() {
+            count += 1;
+            if let Some(sorter) = &mut sorter {
+                sorter.add(key, value).map_err(sort_failed)?;
+                continue;
             }
+            add(key, value).map_err(|e| match e.kind() {
+                ErrorKind::OutOfOrder => {
+                    Failure::new(out_of_order(order, &previous, key)).at(place(&name, line))
+                }
+                ErrorKind::TooLarge => Failure::from(e).at(place(&name, line)),
+                _ => e.into(),
+            })?;
+            key.clone_into(&mut previous);
         }
-    }
+        Ok(())
+    })?;
     if count == 0 && !args.allow_empty {
         // Usually, the command that should have written them has failed.
         let what = "no entries: use --allow-empty to build an empty table";
-        return Err(Failure::new(what).at(&entries.name));
+        return Err(Failure::new(what).at(name));
     }
     drop(progress);
     match sorter {

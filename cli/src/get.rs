@@ -1,7 +1,7 @@
 //! `leveltable get`: prints the values of keys.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use leveltable::ErrorKind;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::Answer;
 use crate::database::{NEEDS_DIRECTORY, note_part};
 use crate::failure::Failure;
-use crate::input::Lines;
+use crate::input::{Lines, standard_input};
 use crate::notation::{Field, Notation, quoted, write_json};
 use crate::open::{LookupArgs, Opened, another_order, note_assumed_order, note_unknown_order};
 use crate::output::{Rows, complain};
@@ -108,7 +108,7 @@ const BATCH: usize = 1024;
 /// Returns the keys on the lines of standard input. Empty lines are skipped.
 fn keys_of_stdin(show: ShowArgs) -> impl Iterator<Item = Key> {
     let is_raw = show.notation() == Notation::Raw;
-    let mut lines = Lines::new(Box::new(io::stdin().lock()), is_raw);
+    let mut lines = Lines::new(standard_input(), is_raw);
     let mut is_empty = true;
     std::iter::from_fn(move || match lines.next() {
         Ok(true) => {

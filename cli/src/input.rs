@@ -1,5 +1,6 @@
 //! Reads entries for `build`: lines of text, CSV, or JSON lines.
 
+mod chunks;
 mod csv;
 mod json;
 mod options;
@@ -22,18 +23,25 @@ use crate::row::stored_key;
 
 /// A file of entries, or standard input.
 pub(crate) struct Input {
-    pub(crate) reader: Box<dyn BufRead>,
+    pub(crate) reader: Box<dyn BufRead + Send>,
     /// Its name for messages.
     pub(crate) name: String,
     /// Size in bytes, if it is a file.
     pub(crate) size: Option<u64>,
 }
 
+/// Number of bytes to read at once.
+const BUFFERED: usize = 64 << 10;
+
+pub(crate) fn standard_input() -> Box<dyn BufRead + Send> {
+    Box::new(BufReader::with_capacity(BUFFERED, io::stdin()))
+}
+
 /// Opens the file at `path`, or standard input for `-`.
 pub(crate) fn open(path: &Path) -> Result<Input, Failure> {
     if path.as_os_str() == "-" {
         return Ok(Input {
-            reader: Box::new(io::stdin().lock()),
+            reader: standard_input(),
             name: "standard input".into(),
             size: None,
         });
@@ -51,18 +59,18 @@ pub(crate) fn open(path: &Path) -> Result<Input, Failure> {
         return Err(is_directory());
     }
     Ok(Input {
-        reader: Box::new(BufReader::with_capacity(64 << 10, file)),
+        reader: Box::new(BufReader::with_capacity(BUFFERED, file)),
         name: path.display().to_string(),
         size: metadata.is_file().then_some(metadata.len()),
     })
 }
 
 /// Reads entries one by one, and keeps one in memory.
-pub(crate) struct Entries<'a> {
+pub(crate) struct Entries {
     source: Source,
     /// The name of the input, for messages.
     pub(crate) name: String,
-    options: &'a InputOptions,
+    options: InputOptions,
     /// The current entry, with its stored key.
     entry: Entry,
     /// Size of the input in bytes, if it is a file.
@@ -74,17 +82,16 @@ enum Source {
     Csv(CsvRecords),
 }
 
-impl Entries<'_> {
+impl Entries {
     /// Opens the file at `path`, or standard input for `-`.
-    pub(crate) fn open<'a>(path: &Path, options: &'a InputOptions) -> Result<Entries<'a>, Failure> {
+    pub(crate) fn open(path: &Path, options: &InputOptions) -> Result<Entries, Failure> {
         options.check()?;
         let Input { reader, name, size } = open(path)?;
         let source = match options.format {
             Format::Csv => {
                 let mut records = CsvRecords::new(reader, options.delimiter);
-                records.start(options).map_err(|what| {
-                    Failure::new(what).at(format!("{name}, line {}", records.line))
-                })?;
+                let started = records.start(options);
+                started.map_err(|what| Failure::new(what).at(place(&name, records.line)))?;
                 Source::Csv(records)
             }
             Format::Text | Format::Jsonl => Source::Lines(Lines::new(reader, options.raw)),
@@ -92,19 +99,14 @@ impl Entries<'_> {
         Ok(Entries {
             source,
             name,
-            options,
+            options: options.clone(),
             entry: Entry::default(),
             size,
         })
     }
 
-    /// The key and the value of the current entry.
-    pub(crate) fn current(&self) -> (&[u8], &[u8]) {
-        (&self.entry.key, &self.entry.value)
-    }
-
     /// Reads the next entry. Returns `false` at the end.
-    pub(crate) fn next(&mut self) -> Result<bool, Failure> {
+    fn next(&mut self) -> Result<bool, Failure> {
         let read = match &mut self.source {
             Source::Lines(lines) => lines.next().map_err(|e| e.to_string()),
             Source::Csv(records) => records.next(),
@@ -113,32 +115,31 @@ impl Entries<'_> {
             Ok(true) => self.parse().map(|()| true),
             read => read,
         };
-        parsed.map_err(|what| Failure::new(what).at(self.place()))
+        parsed.map_err(|what| Failure::new(what).at(place(&self.name, self.line())))
     }
 
     /// Returns the number of bytes read so far.
-    pub(crate) fn position(&self) -> u64 {
+    fn position(&self) -> u64 {
         match &self.source {
             Source::Lines(lines) => lines.bytes,
             Source::Csv(records) => records.position(),
         }
     }
 
-    /// Returns the name of the input and the number of the last line, for messages.
-    pub(crate) fn place(&self) -> String {
-        let number = match &self.source {
+    /// Returns the number of the last line.
+    fn line(&self) -> u64 {
+        match &self.source {
             Source::Lines(lines) => lines.number,
             Source::Csv(records) => records.line,
-        };
-        format!("{}, line {number}", self.name)
+        }
     }
 
     fn parse(&mut self) -> Parsed<()> {
         let is_json = self.options.format == Format::Jsonl;
         match &self.source {
-            Source::Csv(records) => self.entry = records.parse(self.options)?,
-            Source::Lines(lines) if is_json => self.entry = parse_json(&lines.line, self.options)?,
-            Source::Lines(lines) => parse_tabs(&lines.line, self.options, &mut self.entry)?,
+            Source::Csv(records) => self.entry = records.parse(&self.options)?,
+            Source::Lines(lines) if is_json => self.entry = parse_json(&lines.line, &self.options)?,
+            Source::Lines(lines) => parse_tabs(&lines.line, &self.options, &mut self.entry)?,
         }
         match self.entry.tag {
             Some((_, ValueType::Deletion)) if !self.entry.value.is_empty() => {
@@ -151,12 +152,17 @@ impl Entries<'_> {
     }
 }
 
+/// Returns the name of an input and the number of a line, for messages.
+pub(crate) fn place(name: &str, line: u64) -> String {
+    format!("{name}, line {line}")
+}
+
 /// Editors on Windows write it at the start of a file.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Lines that are not empty.
 pub(crate) struct Lines {
-    reader: Box<dyn BufRead>,
+    reader: Box<dyn BufRead + Send>,
     /// The last line, and its number.
     pub(crate) line: Vec<u8>,
     pub(crate) number: u64,
@@ -166,7 +172,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    pub(crate) fn new(reader: Box<dyn BufRead>, is_raw: bool) -> Lines {
+    pub(crate) fn new(reader: Box<dyn BufRead + Send>, is_raw: bool) -> Lines {
         Lines {
             reader,
             line: Vec::new(),

@@ -1,11 +1,10 @@
 //! `leveltable publish`: makes a set of tables.
 
-use std::io;
 use std::path::PathBuf;
 
 use crate::Answer;
 use crate::failure::Failure;
-use crate::input::Lines;
+use crate::input::{Lines, standard_input};
 use crate::output::{and_entries, count, report};
 use crate::place::check_no_secret;
 use crate::remote;
@@ -57,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
 
 /// Reads the names, or the records from `build --json`, on the lines of standard input. Empty lines are skipped.
 fn read_lines(tables: &mut Vec<PathBuf>, described: &mut Vec<Shard>) -> Result<(), Failure> {
-    let mut lines = Lines::new(Box::new(io::stdin().lock()), false);
+    let mut lines = Lines::new(standard_input(), false);
     let failed = |e| Failure::new(format!("reading standard input: {e}"));
     while lines.next().map_err(failed)? {
         let place = || format!("standard input, line {}", lines.number);

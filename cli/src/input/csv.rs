@@ -11,7 +11,7 @@ use crate::notation::{Field, Notation, write_json};
 /// Passes CSV through, followed by a line feed, which ends the last record unless a quoted field is still open. The `csv` crate
 /// would accept the rest of the input as that field.
 struct Input {
-    reader: io::Chain<Box<dyn BufRead>, &'static [u8]>,
+    reader: io::Chain<Box<dyn BufRead + Send>, &'static [u8]>,
     is_at_start: bool,
     is_at_end: bool,
 }
@@ -42,7 +42,7 @@ pub(super) struct CsvRecords {
 }
 
 impl CsvRecords {
-    pub(super) fn new(reader: Box<dyn BufRead>, delimiter: u8) -> CsvRecords {
+    pub(super) fn new(reader: Box<dyn BufRead + Send>, delimiter: u8) -> CsvRecords {
         let input = Input {
             reader: reader.chain(&b"\n"[..]),
             is_at_start: true,

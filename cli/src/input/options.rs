@@ -33,7 +33,7 @@ enum EntryKeys {
 }
 
 /// Options for reading the input.
-#[derive(Args)]
+#[derive(Args, Clone)]
 #[command(next_help_heading = "Input")]
 pub(crate) struct InputOptions {
     /// The format of the input

@@ -1,7 +1,8 @@
 //! Input that is refused, files that are kept, builds that are interrupted.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::ops::Range;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -330,6 +331,37 @@ fn lines_that_are_no_entries_build_nothing() {
 }
 
 /// A command that fails at once leaves its pipe empty.
+/// Entries are parsed in chunks, while those before them are added. The input is still open when the tool ends.
+#[test]
+fn a_bad_line_far_into_the_input_is_named_at_once() {
+    let directory = TempDir::new().unwrap();
+    for (bad, words) in [
+        ("0000001\t\n", "is out of order, it follows \"0015000\""),
+        ("no tab\n", "no value"),
+    ] {
+        let mut build = process();
+        build.arg("build").arg(directory.path().join("new.ldb"));
+        build.stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut build = build.spawn().unwrap();
+        let lines = |numbers: Range<u32>| numbers.map(|n| format!("{n:07}\tvalue\n")).collect();
+        let input: [String; 3] = [lines(1..15_001), bad.into(), lines(15_001..30_000)];
+        let mut stdin = build.stdin.take().unwrap();
+        // The tool may end before it has read everything.
+        let _ = stdin.write_all(input.concat().as_bytes());
+        let status = build.wait().unwrap();
+        drop(stdin);
+        let mut stderr = String::new();
+        let mut said = build.stderr.take().unwrap();
+        said.read_to_string(&mut stderr).unwrap();
+        assert!(stderr.contains("standard input, line 15001: "), "{stderr}");
+        assert!(
+            stderr.contains(words) && status.code() == Some(2),
+            "{stderr}"
+        );
+        assert!(names_in(directory.path()).is_empty(), "{stderr}");
+    }
+}
+
 #[test]
 fn a_table_without_entries_is_built_only_when_asked_for() {
     let directory = TempDir::new().unwrap();
