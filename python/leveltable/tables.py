@@ -206,17 +206,22 @@ def _sorted(pairs: Mapping[Data, Any]) -> list[tuple[bytes, Any]]:
 
 
 def build_database(
-    path: Path, entries: Mapping[Data, Data] | Iterable[tuple[Data, Data]], **options: Unpack[WriteOptions]
+    path: Path,
+    entries: Mapping[Data, Data] | Iterable[tuple[Data, Data]],
+    *,
+    comparator: str = "leveldb.BytewiseComparator",
+    **options: Unpack[WriteOptions],
 ) -> BuiltDatabase:
     """Builds a LevelDB database: a directory, which appears at ``path`` complete and synced, or not at all.
 
     ``entries`` is a mapping, or pairs in ascending order of their keys. Nothing is replaced: an
-existing ``path`` is an error. By default tables are compressed and filtered as by LevelDB;
+existing ``path`` is an error. ``comparator`` names the order of the keys: "idb_cmp1" for Chrome's
+IndexedDB. By default tables are compressed and filtered as by LevelDB;
 ``TableBuilder`` describes the options. The same entries give the same bytes.
     """
-    if isinstance(entries, Mapping):
-        entries = _sorted(entries)
-    return _native._build_database(path, entries, {"leveldb": True, **options})
+    sort = isinstance(entries, Mapping)
+    pairs = entries.items() if isinstance(entries, Mapping) else entries
+    return _native._build_database(path, pairs, sort, comparator, {"leveldb": True, **options})
 
 
 def compact_database(

@@ -64,6 +64,11 @@ pub(crate) trait Entries: Send + Sync {
         None
     }
 
+    fn is_current(&self) -> Result<bool> {
+        let message = "only the file of a table tells whether it has changed";
+        Err(Error::new(ErrorKind::InvalidState, message))
+    }
+
     fn about(&self) -> About {
         About::default()
     }
@@ -158,6 +163,10 @@ impl Entries for Table {
 
     fn properties(&self) -> Option<&Properties> {
         self.properties()
+    }
+
+    fn is_current(&self) -> Result<bool> {
+        self.is_current()
     }
 
     fn about(&self) -> About {

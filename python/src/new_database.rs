@@ -1,8 +1,12 @@
 //! `build_database` and `compact_database`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use leveltable::{Comparator, Sorter};
+use leveltable_database::sister_crates::built_in_comparator;
 use leveltable_database::{CompactOptions, DatabaseBuildOptions, DatabaseBuilder, compact_into};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -11,24 +15,43 @@ use crate::errors::raise;
 use crate::keys::{Data, Key, bounds};
 use crate::report;
 
-/// Builds a database of pairs in ascending order.
+/// The built-in comparator with this name.
+pub(crate) fn comparator_named(name: &str) -> PyResult<Arc<dyn Comparator>> {
+    let order = built_in_comparator(name.as_bytes());
+    order.ok_or_else(|| PyValueError::new_err(format!("unknown comparator {name:?}")))
+}
+
+/// Builds a database of pairs in ascending order, or of any pairs with `sort`.
 #[pyfunction]
 pub(crate) fn _build_database<'py>(
     path: PathBuf,
     entries: &Bound<'py, PyAny>,
+    sort: bool,
+    comparator: &str,
     options: &Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = entries.py();
     let tables = Options::of(py, Some(options))?.write;
-    let options = DatabaseBuildOptions::new().tables(tables);
+    let order = comparator_named(comparator)?;
+    let mut sorter = sort.then(|| Sorter::new().comparator(order.clone()).keep_all(true));
+    let options = DatabaseBuildOptions::new().tables(tables).comparator(order);
     let mut builder = DatabaseBuilder::create(path, options).map_err(raise)?;
     for entry in entries.try_iter()? {
         let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = entry?.extract()?;
         let (key, value): (Data<'_>, Data<'_>) = (key.extract()?, value.extract()?);
-        builder.put(key, value).map_err(raise)?;
+        let added = match &mut sorter {
+            Some(sorter) => sorter.add(key, value),
+            None => builder.put(key, value),
+        };
+        added.map_err(raise)?;
     }
-    let built = py.detach(|| builder.finish()).map_err(raise)?;
-    report::built(py, &built)
+    let built = py.detach(|| {
+        if let Some(sorter) = sorter {
+            builder.extend(sorter.finish()?)?;
+        }
+        builder.finish()
+    });
+    report::built(py, &built.map_err(raise)?)
 }
 
 /// Writes the live entries of a database to a new one, with changes, which are pairs of keys and values or `None`.

@@ -4,14 +4,13 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use leveltable::{Destination, ErrorKind, Result, Source, TableBuilder};
-use leveltable_database::sister_crates::built_in_comparator;
 use leveltable_repair::{RepairOptions, SalvageOptions, SalvageReport, VerifyOptions};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::builder::Options;
 use crate::errors::{check_signals, raise};
+use crate::new_database::comparator_named;
 use crate::report;
 
 /// Ends the work after a signal, whose exception is stored in `signal`.
@@ -94,11 +93,7 @@ pub(crate) fn repair_database<'py>(
     comparator: Option<&str>,
     ignore_space: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let named = |name: &str| {
-        let order = built_in_comparator(name.as_bytes());
-        order.ok_or_else(|| PyValueError::new_err(format!("unknown comparator {name:?}")))
-    };
-    let order = comparator.map(named).transpose()?;
+    let order = comparator.map(comparator_named).transpose()?;
     let mut signal = Ok(());
     let report = py.detach(|| {
         let options = RepairOptions::new().ignore_space(ignore_space);

@@ -161,6 +161,13 @@ impl Table {
         Ok(Reader::new(handle.map_err(raise)?).add_subclass(Table))
     }
 
+    /// Whether the file at the table's path is still the one that was opened, unchanged. `False`: reopen it. One system call, no read.
+    /// An error for a table that is not a local file.
+    fn is_current(this: &Bound<'_, Self>) -> PyResult<bool> {
+        let handle = handle_of(this)?;
+        this.py().detach(|| handle.is_current()).map_err(raise)
+    }
+
     /// Returns bounds of up to `parts` parts of similar size, for workers to read: `table.items(start, stop)` for each.
     fn splits(this: &Bound<'_, Self>, parts: usize) -> PyResult<Vec<Ends>> {
         let handle = handle_of(this)?;

@@ -1,6 +1,7 @@
 """Databases that are built and compacted here, opened by plyvel, which is C++ LevelDB."""
 
 import os
+import struct
 
 import plyvel
 import pytest
@@ -30,6 +31,28 @@ def test_a_mapping_or_pairs_become_a_database(tmp_path):
     assert contents(tmp_path / "text") == {b"a": b"1", b"b": b"2"}
 
 
+def test_a_database_in_another_order(tmp_path):
+    # Numbers of IndexedDB, whose bytes ascend otherwise.
+    model = {b"\0\1\1\1\3" + struct.pack("<d", n): b"%d" % n for n in range(2_000)}
+    lt.build_database(tmp_path / "pairs", model.items(), comparator="idb_cmp1")
+    lt.build_database(tmp_path / "mapping", dict(sorted(model.items())), comparator="idb_cmp1")
+    for name in ("pairs", "mapping"):
+        ours = lt.Database(tmp_path / name)
+        assert ours.comparator == "idb_cmp1" and list(ours.items()) == list(model.items())
+        assert ours.get_many(list(model)) == list(model.values())
+
+    def compare(a, b):
+        number, other = (struct.unpack("<d", key[5:]) for key in (a, b))
+        return (number > other) - (number < other)
+
+    order = {"comparator": compare, "comparator_name": b"idb_cmp1"}
+    with plyvel.DB(str(tmp_path / "pairs"), **order) as db:
+        assert list(db) == list(model.items())
+        assert all(db.get(key) == value for key, value in model.items())
+    with pytest.raises(lt.OrderError):
+        lt.build_database(tmp_path / "bytewise", model.items())
+
+
 def test_what_cannot_be_built_leaves_nothing(tmp_path):
     lt.build_database(tmp_path / "there", {})
     with pytest.raises(FileExistsError):
@@ -40,6 +63,8 @@ def test_what_cannot_be_built_leaves_nothing(tmp_path):
         lt.build_database(tmp_path / "db", [("b", "1"), ("a", "2")])
     with pytest.raises(TypeError):
         lt.build_database(tmp_path / "db", [("a", 1)])
+    with pytest.raises(ValueError, match="comparator"):
+        lt.build_database(tmp_path / "db", {}, comparator="reverse")
 
     def failing():
         yield "a", "1"

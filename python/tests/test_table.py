@@ -150,6 +150,17 @@ def test_tables_in_memory(path, model):
     assert dict(pickle.loads(pickle.dumps(table)).items()) == model
 
 
+def test_a_replaced_file_is_noticed(path, model):
+    with lt.open(path) as table:
+        assert table.is_current()
+        lt.merge(path, [table])
+        assert not table.is_current()
+        assert dict(table) == model
+        assert lt.open(path).is_current()
+        with pytest.raises(lt.Error):
+            lt.open(path.read_bytes()).is_current()
+
+
 def _get(table, keys):
     return table.get_many(keys)
 
