@@ -206,9 +206,7 @@ impl Lsm {
         let name = self.new_name("ldb");
         let options = WriteOptions::new().filter_policy(RibbonFilterPolicy::new(12)); // 0.03 % of absent keys pass
         let mut builder = options.create_db(self.dir.join(&name))?;
-        while let Some((key, value)) = seen.next()? {
-            builder.add(key, value)?;
-        }
+        builder.extend(seen)?;
         if builder.table_mut().entries() > 0 {
             builder.finish()?;
             tables.insert((to, Reverse(name)));

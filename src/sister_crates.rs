@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 pub use crate::coding::{fixed32_at, get_varint64, put_varint};
 pub use crate::comparator::Order;
+pub use crate::db::builder::parse_version;
 pub use crate::error::show_key;
 use crate::error::{Result, Section};
 pub use crate::filter::policies::{BuiltIn, POLICIES};

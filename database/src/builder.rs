@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use leveltable::db::{InternalKey, ValueType};
-use leveltable::sister_crates::{rename_patiently, show_key};
+use leveltable::sister_crates::{parse_version, rename_patiently, show_key};
 use leveltable::{BytewiseComparator, Comparator, DbTableBuilder, Error, ErrorKind, Result};
 use leveltable::{SortedInput, WriteOptions};
 
@@ -447,16 +447,6 @@ impl DatabaseBuilder {
 fn level_for(bytes: u64) -> u32 {
     let limits = (0..5).map(|level| LEVEL_1_LIMIT * 10u64.pow(level));
     1 + limits.take_while(|&limit| bytes >= limit).count() as u32
-}
-
-/// Parses an internal key that a source lends.
-fn parse_version(stored: &[u8]) -> Result<InternalKey<'_>> {
-    InternalKey::parse(stored).ok_or_else(|| {
-        let shown = show_key(stored);
-        let message =
-            format!("{shown} is not an internal key, which ends in sequence number and type");
-        Error::new(ErrorKind::InvalidState, message)
-    })
 }
 
 #[cold]

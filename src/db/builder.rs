@@ -3,8 +3,9 @@
 use std::io;
 use std::path::Path;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, show_key};
 use crate::format::internal_key::{InternalKey, MAX_SEQUENCE, ValueType, internal_order};
+use crate::sorted_input::SortedInput;
 use crate::write::builder::TableBuilder;
 use crate::write::new_file::{Destination, NewFile};
 use crate::write::options::WriteOptions;
@@ -125,12 +126,43 @@ impl<D: Destination> DbTableBuilder<D> {
     /// Same as [`put`](DbTableBuilder::put).
     pub fn add(&mut self, key: InternalKey<'_>, value: impl AsRef<[u8]>) -> Result<()> {
         if key.sequence > MAX_SEQUENCE {
-            let message = format!("sequence number {} does not fit 56 bits", key.sequence);
+            let message = format!("sequence number {} does not fit into 56 bits", key.sequence);
             return Err(Error::new(ErrorKind::TooLarge, message));
         }
         self.stored_key.clear();
         key.encode(&mut self.stored_key);
         self.table.add(&self.stored_key, value.as_ref())
+    }
+
+    /// Adds all entries of a source of internal keys, as other tables store them: a [`DbRange`](crate::db::DbRange), a merge of tables, a
+    /// [`Compaction`](crate::db::Compaction).
+    ///
+    /// Costs an [`add`](DbTableBuilder::add) for each entry; the source lends key and value. In C++ LevelDB, `DBImpl::DoCompactionWork`
+    /// is this loop.
+    ///
+    /// ```
+    /// # use leveltable::{OpenOptions, WriteOptions};
+    /// # let mut builder = WriteOptions::new().build_db(Vec::new());
+    /// # builder.put("apple", 9, "green")?;
+    /// # builder.put("apple", 4, "red")?;
+    /// # let table = OpenOptions::new().open_db_source(builder.finish_into_writer()?.0)?;
+    /// // A table with two versions of a key, of which no snapshot sees the older one.
+    /// let mut compacted = WriteOptions::new().build_db(Vec::new());
+    /// compacted.extend(table.cursor().compact([]))?;
+    /// assert_eq!(compacted.finish()?.properties.entries, 1);
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Errors of the source, and of [`put`](DbTableBuilder::put); and [`ErrorKind::InvalidState`] for a key that is not an internal key.
+    /// The entries before the error have been added.
+    pub fn extend(&mut self, mut source: impl SortedInput) -> Result<()> {
+        while source.advance()? {
+            parse_version(source.key())?;
+            self.table.add(source.key(), source.value())?;
+        }
+        Ok(())
     }
 
     /// The builder of the table as it is stored, for all that does not depend on the form of keys: [`property`](TableBuilder::property),
@@ -147,4 +179,19 @@ impl<D: Destination> DbTableBuilder<D> {
     pub fn finish(self) -> Result<Summary> {
         self.table.finish()
     }
+}
+
+/// Parses the key of an entry that a source of internal keys lends.
+///
+/// # Errors
+///
+/// [`ErrorKind::InvalidState`] if it is not an internal key.
+pub fn parse_version(stored: &[u8]) -> Result<InternalKey<'_>> {
+    InternalKey::parse(stored).ok_or_else(|| {
+        let message = format!(
+            "{} is not an internal key, which ends in sequence number and type",
+            show_key(stored)
+        );
+        Error::new(ErrorKind::InvalidState, message)
+    })
 }

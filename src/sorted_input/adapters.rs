@@ -182,13 +182,14 @@ where
     }
 }
 
-/// The entries of a map in bytewise order, as a [`SortedCursor`].
+/// The entries of a map, as a [`SortedCursor`].
 ///
 /// Each seek reads a new range of the map, and so does a step whenever the entries read before are used up: four, then twice as many each
 /// time, up to 64. So the map is borrowed, or locked, only for short moments, and may grow meanwhile. Entries are copied, which costs
 /// little if keys and values are [`Bytes`](bytes::Bytes).
 ///
-/// Stored keys of a database are not in bytewise order: implement [`SortedCursor`] for a memtable of them.
+/// If the map is not in bytewise order, as with stored keys of a database, name its order by
+/// [`with_comparator`](SortedMap::with_comparator).
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -210,20 +211,28 @@ pub struct SortedMap<M: RangeMap> {
     is_back: bool,
     /// The index of the current entry in `taken`.
     at: usize,
+    order: Arc<dyn Comparator>,
 }
 
 /// Number of entries that are read from a map at first, and at most.
 const TAKEN: [usize; 2] = [4, 64];
 
 impl<M: RangeMap> SortedMap<M> {
-    /// A cursor before the first entry of `map`.
+    /// A cursor before the first entry of `map`, which is in bytewise order.
     pub fn new(map: M) -> SortedMap<M> {
         SortedMap {
             map,
             taken: None,
             is_back: false,
             at: 0,
+            order: Arc::new(BytewiseComparator),
         }
+    }
+
+    /// Says that the map is in another order: that of the entries which its [`RangeMap`] returns. It is not checked.
+    pub fn with_comparator(self, comparator: impl Comparator) -> SortedMap<M> {
+        let order = Arc::new(comparator);
+        SortedMap { order, ..self }
     }
 
     fn current(&self) -> Option<&(M::Key, M::Value)> {
@@ -292,5 +301,9 @@ impl<M: RangeMap> SortedCursor for SortedMap<M> {
 
     fn prev(&mut self) -> Result<bool> {
         Ok(self.step(true))
+    }
+
+    fn comparator(&self) -> Result<Arc<dyn Comparator>> {
+        Ok(self.order.clone())
     }
 }

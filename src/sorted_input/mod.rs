@@ -13,29 +13,30 @@ pub use adapters::{RangeMap, SortedEntries, SortedMap, SortedSlice};
 
 /// A source of entries in ascending order of their keys, which it lends one at a time.
 ///
-/// Tables, merges, databases and sorted collections are sources. A loop adds their entries to a [`TableBuilder`](crate::TableBuilder),
-/// as below; `DatabaseBuilder::extend` of `leveltable-database` takes a source itself. Implement it for a memtable, for example.
-/// An [`Iterator`] of pairs becomes a source with [`SortedEntries`].
+/// Tables, merges, databases, sorted collections and a [`Sorter`](crate::Sorter) are sources. Builders take them:
+/// [`TableBuilder::extend`](crate::TableBuilder::extend), [`DbTableBuilder::extend`](crate::DbTableBuilder::extend), and
+/// `DatabaseBuilder::extend` of `leveltable-database`. Implement it for a memtable, for example. An [`Iterator`] of pairs becomes a source
+/// with [`SortedEntries`].
 ///
 /// Keys are plain keys, or all of them are stored keys of a database's table (see [`InternalKey`](crate::db::InternalKey)):
 /// [`DbCursor`](crate::db::DbCursor), [`DbRange`](crate::db::DbRange) and [`Compaction`](crate::db::Compaction) lend the latter.
 /// The source does not check its order; the consumer does.
 ///
 /// ```
-/// use leveltable::{SortedEntries, SortedInput, TableBuilder, WriteOptions};
+/// use leveltable::{SortedEntries, SortedInput};
 /// use std::collections::BTreeMap;
 ///
-/// fn add_all(input: &mut dyn SortedInput, builder: &mut TableBuilder<Vec<u8>>) -> leveltable::Result<()> {
+/// /// Returns the number of bytes of all keys and values.
+/// fn bytes_of(input: &mut dyn SortedInput) -> leveltable::Result<usize> {
+///     let mut bytes = 0;
 ///     while input.advance()? {
-///         builder.add(input.key(), input.value())?;
+///         bytes += input.key().len() + input.value().len();
 ///     }
-///     Ok(())
+///     Ok(bytes)
 /// }
 ///
 /// let memtable = BTreeMap::from([("apple", "red"), ("banana", "yellow")]);
-/// let mut builder = WriteOptions::new().build(Vec::new());
-/// add_all(&mut SortedEntries::new(&memtable), &mut builder)?;
-/// assert_eq!(builder.entries(), 2);
+/// assert_eq!(bytes_of(&mut SortedEntries::new(&memtable))?, 20);
 /// # Ok::<(), leveltable::Error>(())
 /// ```
 pub trait SortedInput {

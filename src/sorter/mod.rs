@@ -29,25 +29,21 @@ const FAN_IN: usize = 32;
 /// input that it returned are dropped, and, if they have no names, even after a kill.
 ///
 /// ```
-/// use leveltable::{SortedInput, Sorter, WriteOptions};
+/// use leveltable::{Sorter, WriteOptions};
 ///
 /// let mut sorter = Sorter::new().memory(64 << 20).keep_all(false);
 /// for (key, value) in [("cherry", "red"), ("apple", "red"), ("cherry", "dark")] {
 ///     sorter.add(key, value)?;
 /// }
-/// let mut sorted = sorter.finish()?;
-///
 /// let mut builder = WriteOptions::new().build(Vec::new());
-/// while sorted.advance()? {
-///     builder.add(sorted.key(), sorted.value())?;
-/// }
+/// builder.extend(sorter.finish()?)?;
 /// assert_eq!(builder.entries(), 2);
 /// # Ok::<(), leveltable::Error>(())
 /// ```
 ///
-/// `extend` of the builder in `leveltable-database` takes what `finish` returns. To show progress, count the entries that you add, and
-/// those that you take, [`entries`](Sorter::entries) or, of keys that come twice, fewer; [`progress`](Sorter::progress) tells of work
-/// between them. C++ LevelDB has no sorter: its memtable and its compactions sort what is written to a database.
+/// To show progress, count the entries that you add, then those that you take: as many as [`entries`](Sorter::entries), or fewer if keys
+/// repeat. [`progress`](Sorter::progress) reports the work in between. C++ LevelDB has no sorter: its memtable and its compactions sort
+/// what is written to a database.
 #[derive(Debug)]
 #[must_use]
 pub struct Sorter {
@@ -99,8 +95,8 @@ impl Sorter {
         self
     }
 
-    /// The directory for temporary files, by default [`std::env::temp_dir`]. Together they take as many bytes as the entries; while 32
-    /// files are merged into one, twice theirs.
+    /// The directory for temporary files, by default [`std::env::temp_dir`]. Together they take as many bytes as the entries; while files
+    /// are merged, up to twice as many.
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> Sorter {
         self.directory = directory.into();
         self
@@ -113,8 +109,8 @@ impl Sorter {
         self
     }
 
-    /// Calls `show` with the number of bytes that were written to temporary files so far, after every 128 KiB. By default, nothing is
-    /// called.
+    /// Calls `show` with the number of bytes that were written to temporary files so far, after every 128 KiB. Nothing is called by
+    /// default.
     ///
     /// This shows that work goes on while a single [`add`](Sorter::add) merges 32 files. Only then are bytes of the same entries written
     /// again.

@@ -16,6 +16,7 @@ use crate::format::footer::BlockHandle;
 use crate::format::frame::TRAILER_LEN;
 use crate::format::prefix_block::PrefixBlockBuilder;
 use crate::format::properties::{KeyKind, Properties};
+use crate::sorted_input::SortedInput;
 use crate::write::align::Pages;
 use crate::write::finish::Tail;
 use crate::write::new_file::{Destination, NewFile};
@@ -204,6 +205,37 @@ impl<D: Destination> TableBuilder<D> {
         };
         if is_full {
             self.flush_block()?;
+        }
+        Ok(())
+    }
+
+    /// Adds all entries of a source: a map, a range or a merge of tables, what a [`Sorter`](crate::Sorter) returns.
+    ///
+    /// Costs an [`add`](TableBuilder::add) for each entry; the source lends key and value. In C++ LevelDB, a program loops over an
+    /// `Iterator`.
+    ///
+    /// ```
+    /// # use leveltable::{OpenOptions, SortedEntries, Table, WriteOptions};
+    /// # use std::collections::BTreeMap;
+    /// let map = BTreeMap::from([("apple", "red"), ("banana", "yellow")]);
+    /// let mut builder = WriteOptions::new().build(Vec::new());
+    /// builder.extend(SortedEntries::new(&map))?;
+    /// let (file, summary) = builder.finish_into_writer()?;
+    /// assert_eq!(summary.properties.entries, 2);
+    ///
+    /// let table = OpenOptions::new().open_source(file)?;
+    /// let mut copy = WriteOptions::new().build(Vec::new());
+    /// copy.extend(table.range("b"..))?;
+    /// assert_eq!(copy.entries(), 1);
+    /// # Ok::<(), leveltable::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Errors of the source, and of [`add`](TableBuilder::add). The entries before the error have been added.
+    pub fn extend(&mut self, mut source: impl SortedInput) -> Result<()> {
+        while source.advance()? {
+            self.add_entry(source.key(), source.value())?;
         }
         Ok(())
     }

@@ -1,11 +1,16 @@
 //! Every kind of sorted input lends the same entries, also as `dyn`, and ends after an error.
 
+use std::cmp;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use leveltable::db::{InternalKey, MAX_SEQUENCE};
 use leveltable::{
-    Compression, DbTable, OpenOptions, Result, SortedEntries, SortedInput, Table, WriteOptions,
+    Compression, DbTable, ErrorKind, OpenOptions, RangeMap, Result, SortedEntries, SortedInput,
+    SortedMap, Table, TableRange, WriteOptions,
 };
+
+use crate::common::Reverse;
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -96,4 +101,78 @@ fn an_error_ends_an_input() {
     assert!(error.corruption().is_some());
     assert!(SortedInput::key(&range).is_empty());
     assert!(!SortedInput::advance(&mut range).unwrap());
+}
+
+#[test]
+fn builders_take_inputs() {
+    let model = model();
+    let mut builder = WriteOptions::new().build(Vec::new());
+    builder.extend(SortedEntries::new(&model)).unwrap();
+    let (file, _) = builder.finish_into_writer().unwrap();
+    let table = OpenOptions::new().open_source(file).unwrap();
+    assert_eq!(collect(&mut table.iter()).unwrap().len(), model.len());
+
+    let mut builder = WriteOptions::new().build(Vec::new());
+    builder.extend(table.range("00010"..)).unwrap();
+    let error = builder.extend(table.iter()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfOrder);
+    assert_eq!(builder.entries(), 1990);
+
+    let mut builder = WriteOptions::new().build_db(Vec::new());
+    builder.put("a", 7, "new").unwrap();
+    builder.delete("a", 3).unwrap();
+    let (file, _) = builder.finish_into_writer().unwrap();
+    let versions = OpenOptions::new().open_db_source(file).unwrap();
+    let mut builder = WriteOptions::new().build_db(Vec::new());
+    builder.extend(versions.iter()).unwrap();
+    let error = builder.extend(table.iter()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidState);
+    let words = "\"00000\" is not an internal key, which ends in sequence number and type";
+    assert!(error.to_string().contains(words), "{error}");
+    let (file, summary) = builder.finish_into_writer().unwrap();
+    assert_eq!(summary.properties.entries, 2);
+    let copy = OpenOptions::new().open_db_source(file).unwrap();
+    assert_eq!(
+        collect(&mut copy.iter()).unwrap(),
+        collect(&mut versions.iter()).unwrap()
+    );
+}
+
+/// A map in the order of `Reverse`.
+#[derive(Clone)]
+struct Descending(BTreeMap<cmp::Reverse<Vec<u8>>, &'static str>);
+
+impl RangeMap for Descending {
+    type Key = Vec<u8>;
+    type Value = &'static str;
+
+    fn first(&self, start: Bound<&[u8]>, most: usize) -> Vec<(Vec<u8>, &'static str)> {
+        let start = start.map(|key| cmp::Reverse(key.to_vec()));
+        let range = self.0.range((start, Bound::Unbounded)).take(most);
+        range.map(|(key, value)| (key.0.clone(), *value)).collect()
+    }
+
+    fn last(&self, end: Bound<&[u8]>, most: usize) -> Vec<(Vec<u8>, &'static str)> {
+        let end = end.map(|key| cmp::Reverse(key.to_vec()));
+        let range = self.0.range((Bound::Unbounded, end)).rev().take(most);
+        range.map(|(key, value)| (key.0.clone(), *value)).collect()
+    }
+}
+
+#[test]
+fn maps_can_be_in_another_order() {
+    let map = |keys: [&str; 2]| {
+        let entry = |key: &str| (cmp::Reverse(key.as_bytes().to_vec()), "");
+        SortedMap::new(Descending(keys.map(entry).into())).with_comparator(Reverse)
+    };
+    let inputs = [map(["a", "d"]), map(["b", "c"])].map(|map| TableRange::of(map, ..));
+    let mut merged = Table::merge(inputs).unwrap();
+    let mut keys = String::new();
+    while merged.next().unwrap() {
+        keys += str::from_utf8(merged.key()).unwrap();
+    }
+    assert_eq!(keys, "dcba");
+    let mut range = TableRange::of(map(["a", "d"]), "c"..);
+    assert!(range.advance().unwrap());
+    assert_eq!(range.key(), b"a");
 }

@@ -389,10 +389,7 @@ fn builders_take_what_was_sorted() {
     for (key, value) in [("b", "2"), ("a", "1"), ("b", "3")] {
         sorter.add(key, value).unwrap();
     }
-    let mut sorted = sorter.finish().unwrap();
     let mut builder = WriteOptions::new().build(Vec::new());
-    while sorted.advance().unwrap() {
-        builder.add(sorted.key(), sorted.value()).unwrap();
-    }
+    builder.extend(sorter.finish().unwrap()).unwrap();
     assert_eq!(builder.finish().unwrap().properties.entries, 2);
 }

@@ -9,7 +9,8 @@ use bytes::Bytes;
 use leveltable::ErrorKind;
 #[cfg(doc)]
 use leveltable::remote::AsyncTable;
-use leveltable::{Error, KeyRange, Result, Stats, prefix_bounds};
+use leveltable::sister_crates::prefix_bounds_from;
+use leveltable::{Error, KeyRange, Result, Stats};
 use object_store::ObjectStore;
 use object_store::path::Path;
 
@@ -233,9 +234,30 @@ impl TableSet {
 
     /// The entries whose keys begin with `prefix`, in order, like [`range`](TableSet::range). Shards whose filter of prefixes excludes it
     /// are opened but not read.
-    /// For the entries after a key, take a `range` from that key to the end of [`prefix_bounds`].
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> SetRange {
-        SetRange::new(&self.0, prefix_bounds(prefix.as_ref()))
+        self.prefix_from(prefix, Bound::<&[u8]>::Unbounded)
+    }
+
+    /// The entries of [`prefix`](TableSet::prefix) at or after `start`: the next page after a key, for example. A start before the
+    /// prefix leaves all entries; one after it, none. Costs as much as a [`range`](TableSet::range).
+    ///
+    /// ```no_run
+    /// # async fn show(set: leveltable_object_store::TableSet) -> leveltable::Result<()> {
+    /// use std::ops::Bound;
+    ///
+    /// let last_shown = "user/20";
+    /// let mut page = set.prefix_from("user/", Bound::Excluded(last_shown));
+    /// while let Some((key, _)) = page.next().await? {
+    ///     println!("{}", key.escape_ascii());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn prefix_from(
+        &self,
+        prefix: impl AsRef<[u8]>,
+        start: Bound<impl AsRef<[u8]>>,
+    ) -> SetRange {
+        SetRange::new(&self.0, prefix_bounds_from(prefix.as_ref(), start))
     }
 
     /// Returns the bounds of at most `n` parts of the set, in order and of similar size: every key lies in exactly one. A
@@ -272,7 +294,7 @@ impl TableSet {
         for (shard, next) in self.shards().iter().zip(self.shards().iter().skip(1)) {
             bytes += u128::from(shard.size);
             let nearer = bytes + u128::from(next.size) / 2;
-            // Less than `total`, since no shard is empty: so fewer than `n` are due. All sizes fit 64 bits, and products
+            // Less than `total`, since no shard is empty: so fewer than `n` are due. All sizes fit into 64 bits, and products
             // 128.
             if nearer * n >= due * total {
                 ends.push(shard.last_key.clone());

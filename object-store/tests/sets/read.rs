@@ -136,6 +136,12 @@ async fn check(store: Arc<dyn ObjectStore>, case: Case) {
         let expected = model.iter().filter(|(key, _)| key.starts_with(prefix));
         let expected: Vec<_> = expected.map(|(k, v)| (k.clone(), v.clone())).collect();
         assert_eq!(found, expected);
+        for start in case.probes.iter().take(3) {
+            let rest = set.prefix_from(prefix, Bound::Excluded(start));
+            let found = collect(rest).await.unwrap();
+            let expected = expected.iter().filter(|(key, _)| key > start);
+            assert_eq!(found, expected.cloned().collect::<Vec<_>>());
+        }
     }
     let splits = set.splits(case.parts).await.unwrap();
     assert!(splits.len() <= case.parts);
