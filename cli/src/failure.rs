@@ -79,6 +79,10 @@ impl Display for Failure {
 /// Returns the message of an error, with the tool's commands in place of the library's hint.
 pub(crate) fn with_remedies(error: &Error) -> String {
     let (kind, path) = (error.kind(), error.path());
+    if kind == ErrorKind::InvalidState && error.hint().is_some() {
+        let advice = "leave out `--keys stored` to look up user keys";
+        return error.clone().with_hint(advice).to_string();
+    }
     let section = error.corruption().map(|damage| damage.section);
     let reading = path.filter(|_| kind == ErrorKind::NotATable);
     let command = reading.and_then(reading_command);

@@ -82,7 +82,7 @@ pub(crate) fn guard_directory<T>(
     if done.is_err() {
         after_failure();
     }
-    // A database replaces nothing, even with --force.
+    // --force does not replace a database.
     done.map_err(|error| Failure::Message(with_remedies(&error)))
 }
 

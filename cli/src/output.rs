@@ -141,7 +141,7 @@ impl Progress {
         self.bar.set_position(done);
     }
 
-    /// Returns what shows the number of bytes in temporary files beside the bar, also while `set` is not called.
+    /// Returns a callback that shows the number of bytes in temporary files beside the bar, also between calls of `set`.
     pub(crate) fn of_sorting(&self) -> impl Fn(u64) + Send + Sync + 'static {
         let bar = self.bar.clone();
         move |written| bar.set_message(format!("; sorting: {} written", HumanBytes(written)))

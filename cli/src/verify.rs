@@ -262,7 +262,11 @@ fn check_database(path: &Path, report: &mut Report<'_>) -> Result<Answer, Failur
         Ok(db) => db,
         Err(e) if matches!(e.kind(), ErrorKind::Corruption | ErrorKind::NotADatabase) => {
             let what = Failure::from(e).to_string();
-            return report.whole(path, Answer::No, &what, &what, keys());
+            // The line begins with the path.
+            let what = what
+                .strip_prefix(&format!("{}: ", path.display()))
+                .unwrap_or(&what);
+            return report.whole(path, Answer::No, what, what, keys());
         }
         Err(e) => return Err(e.into()),
     };

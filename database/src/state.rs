@@ -66,9 +66,11 @@ impl Version {
         let (items, how) = (LogReader::new(file), (Section::Manifest, false));
         version.bytes = recovery.read(path, items, how, |record| version.apply(&record.payload))?;
         let (log, stated) = (version.stated.log_number, &version.stated);
-        if [log, stated.next_file_number, stated.last_sequence].contains(&None) {
+        let numbers = [log, stated.next_file_number, stated.last_sequence];
+        if numbers.contains(&None) {
             let expected = "a log number, a next file number and a last sequence number";
-            let found = format!("not all of them in {} bytes", version.bytes);
+            let stated = numbers.iter().flatten().count();
+            let found = format!("{stated} of them in {} bytes", version.bytes);
             let defect = Corruption::new(Section::Manifest, 0, expected, found);
             return Err(damage(path, defect));
         }
@@ -520,7 +522,7 @@ fn opened<'d>(
     logs.map(|(_, _, name)| (dir.path().join(&name), dir.open(&name)))
 }
 
-/// Sorts a table in another order into a table in memory, unless that takes too much.
+/// Sorts a table in another order into a table in memory; `None` if that would take too much memory.
 fn sort(table: &DbTable, order: &Arc<dyn Comparator>) -> Result<Option<DbTable>> {
     let (mut entries, mut bytes) = (Vec::new(), 0);
     for entry in table.iter() {

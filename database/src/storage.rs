@@ -174,7 +174,7 @@ impl NewFileSystem {
             return Err(invalid("this path has no name that a directory could get"));
         };
         if !parent.is_dir() {
-            let what = "the directory that it is to be in is not there: make it first";
+            let what = "its parent directory does not exist";
             return Err(failed(io::Error::new(io::ErrorKind::NotFound, what)));
         }
         // Without a separator at the end, which would follow a link.
@@ -238,7 +238,7 @@ fn keep_owner(path: &Path, of: &Metadata, least: u32) {
 
 /// The error if something exists where the new directory should be.
 pub(crate) fn taken(path: &Path) -> Error {
-    let what = "something is here, and a database replaces nothing: name another directory";
+    let what = "the path already exists: name a new directory";
     let source = io::Error::new(io::ErrorKind::AlreadyExists, what);
     Error::io("creating a database", source).at_path(path)
 }

@@ -271,7 +271,7 @@ pub fn internal_order(user: Order) -> Order {
 pub(crate) fn not_internal(stored: &[u8]) -> Defect {
     let found = match stored.last_chunk::<8>() {
         Some([value_type, ..]) => format!("{} with type {value_type}", show_key(stored)),
-        None => format!("{} of {} bytes", show_key(stored), stored.len()),
+        None => format!("{} of length {}", show_key(stored), stored.len()),
     };
     let expected = "internal keys of at least 8 bytes and of type 0 or 1 \
                     (if this is not a database's table, open it with Table)";

@@ -43,7 +43,7 @@ pub(super) struct Run {
     pub(super) level: u32,
 }
 
-/// The number of bytes that a sorter has written to temporary files, and who is told.
+/// The number of bytes that a sorter has written to temporary files, and the callback that shows it.
 #[derive(Default)]
 pub(super) struct Progress {
     pub(super) show: Option<Box<dyn FnMut(u64) + Send + Sync>>,
@@ -65,7 +65,7 @@ impl Progress {
     }
 }
 
-/// Writes all entries of `input` to a file that disappears when it is closed. Tells `progress` how many bytes are written at a time.
+/// Writes all entries of `input` to a file that disappears when it is closed. Adds the bytes of each write to `progress`.
 pub(super) fn write_run(
     directory: &Path,
     input: &mut dyn SortedInput,
@@ -108,7 +108,7 @@ pub(super) fn read_run(run: &Run, directory: &Path) -> Result<Box<dyn SortedInpu
 
 #[cold]
 fn failed(doing: &str, directory: &Path, error: io::Error) -> Error {
-    let hint = "they need as much room as the entries, here or in another directory";
+    let hint = "all of them need as much room as the entries; Sorter::directory chooses where";
     let doing = format!("{doing} a temporary file of the sorter ({hint})");
     Error::io(doing, error).at_path(directory)
 }

@@ -65,7 +65,7 @@ fn a_plain_table_is_not_opened_as_a_databases() {
         (
             WriteOptions::new(),
             [
-                "this is a plain table in the order \"leveldb.BytewiseComparator\"",
+                "this is a plain table in the order \"leveldb.BytewiseComparator\", opened as a table of a LevelDB database",
                 "open it with Table",
             ],
         ),
@@ -91,7 +91,7 @@ fn a_comparator_that_the_table_does_not_name_is_named() {
     let options = OpenOptions::new().comparator(Reverse);
     let file = build(&WriteOptions::new(), &entries(10));
     let words = [
-        "this is a plain table in the order \"leveldb.BytewiseComparator\", opened in the order \"test.Reverse\": open it with Table \
+        "this is a plain table in the order \"leveldb.BytewiseComparator\", opened as a plain table in the order \"test.Reverse\": open it with Table \
          and its comparator, or in its stored order",
     ];
     assert_says(options.open_source(file), ErrorKind::Comparator, &words);
@@ -192,6 +192,10 @@ fn other_files_are_recognised() {
         (
             "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 2115233\n",
             "this is a Git LFS pointer in place of the file: run `git lfs pull`",
+        ),
+        (
+            "MANIFEST-000004\n",
+            "this is CURRENT of a LevelDB database, which names its MANIFEST: open the .ldb or .sst files beside it",
         ),
     ] {
         assert_says(open(file), ErrorKind::NotATable, &[words]);
@@ -349,7 +353,7 @@ fn a_user_key_is_not_looked_for_among_internal_keys() {
     assert!(table.as_table().get(stored).unwrap().is_some());
     assert!(table.get(stored).unwrap().is_none());
     for key in ["apple", "banana", "a long user key"] {
-        let words = ["is not an internal key: use DbTable to look up user keys"];
+        let words = ["is not an internal key; use DbTable to look up user keys"];
         let many = table.as_table().get_many(&[key]);
         assert_says(many, ErrorKind::InvalidState, &words);
         assert_says(table.as_table().get(key), ErrorKind::InvalidState, &words);

@@ -268,7 +268,7 @@ fn child(shell: &mut Command, setup: &str, directory: &Path) -> String {
         "{message}"
     );
     assert!(
-        message.contains("as much room as the entries, here or in another directory"),
+        message.contains("as much room as the entries; Sorter::directory chooses where"),
         "{message}"
     );
     message

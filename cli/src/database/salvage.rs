@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer, Failure> {
     check_out(&args.out, args.force)?;
     let input = &args.input;
     let db = options(true).open_read_only(input).or_else(|e| {
-        // Without a hint, no part of a database is here.
+        // An error without a hint: the directory has no file of a database.
         if !is_database(input) && e.hint().is_none() {
             check_is_file(input)?;
         }

@@ -216,3 +216,22 @@ fn a_directory_says_what_to_name_instead() {
         assert_says(args, &[words]);
     }
 }
+
+#[test]
+fn a_user_key_is_no_stored_key() {
+    let table = testdata("db-compacted.ldb");
+    let args = ["get", table.to_str().unwrap(), "apple", "--keys", "stored"];
+    let words = "\"apple\" is not an internal key; leave out `--keys stored` to look up user keys";
+    assert_says(&args, &[words]);
+}
+
+/// The path was there twice.
+#[test]
+fn a_database_that_cannot_be_verified_is_named_once() {
+    let (_directory, db) = database();
+    fs::remove_file(format!("{db}/CURRENT")).unwrap();
+    let verified = run(["verify", &db]);
+    let line = format!("{db}: not sound: a database that lost CURRENT; ");
+    let said = String::from_utf8(verified.stdout).unwrap();
+    assert!(said.starts_with(&line), "{said}");
+}

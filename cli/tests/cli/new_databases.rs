@@ -129,7 +129,11 @@ fn what_cannot_be_built_leaves_nothing() {
     let scratch = TempDir::new().unwrap();
     fs::create_dir(scratch.path().join("there")).unwrap();
     for (args, input, expected) in [
-        (&["there"][..], "a\t1\n", &["there", "replaces nothing"][..]),
+        (
+            &["there"][..],
+            "a\t1\n",
+            &["there", "name a new directory"][..],
+        ),
         (&["nowhere/db"], "a\t1\n", &["nowhere", "make it first"]),
         (&["-"], "a\t1\n", &["a database is a directory"]),
         (
@@ -310,8 +314,8 @@ fn what_cannot_be_compacted_leaves_nothing() {
     }
     fs::remove_file(scratch.path().join("changes")).unwrap();
     for (args, expected) in [
-        (&["old", "file"][..], "replaces nothing"),
-        (&["old", "old"], "replaces nothing"),
+        (&["old", "file"][..], "name a new directory"),
+        (&["old", "old"], "name a new directory"),
         (&["old", "old/new"], "beside it"),
         (&["old", "nowhere/new"], "make it first"),
         (&["file", "new"], "not a directory"),

@@ -76,7 +76,7 @@ fn what_is_refused_leaves_nothing() {
     fs::create_dir(scratch.path().join("there")).unwrap();
     let inside = db.join("report");
     for (new, args, expected) in [
-        ("there", &[][..], "replaces nothing"),
+        ("there", &[][..], "name a new directory"),
         ("nowhere/new", &[], "make it first"),
         ("new", &["--report", inside.to_str().unwrap()], "only read"),
         (

@@ -285,7 +285,7 @@ mod on_windows {
         builder.put("a", "1").unwrap();
         std::fs::create_dir(&new).unwrap();
         let error = builder.finish().unwrap_err().to_string();
-        assert!(error.contains("a database replaces nothing"), "{error}");
+        assert!(error.contains("name a new directory"), "{error}");
         assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 1);
     }
 }

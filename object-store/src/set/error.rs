@@ -46,7 +46,7 @@ impl PublishError {
 
     /// The manifest at `path` was not published, because it is not that of the set to be replaced.
     pub(super) fn conflict(path: &Path) -> PublishError {
-        let why = "what is there is not the set to replace";
+        let why = "another set is there than the one to replace";
         let message = format!("{path} was not published: {why}: open it, and pass its version");
         PublishError::new(PublishErrorKind::Conflict, message)
     }

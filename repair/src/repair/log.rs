@@ -11,7 +11,7 @@ use leveltable::{Result, Section};
 use leveltable_database::sister_crates::{
     Directory, Sequential, check_foreign, failed, is_indexed_db_key,
 };
-use leveltable_database::{Batch, LogItem, LogReader};
+use leveltable_database::{Batch, GapKind, LogItem, LogReader};
 
 use super::report::{Grade, RepairFinding};
 use super::table::{Role, Row};
@@ -25,6 +25,8 @@ pub(super) struct Log {
     /// Whether its changes are not in tables yet.
     pub(super) counts: bool,
     pub(super) versions: u64,
+    /// Offset and length of an unfinished record at its end.
+    unfinished: Option<(u64, u64)>,
 }
 
 impl Log {
@@ -35,15 +37,16 @@ impl Log {
             bytes,
             counts: false,
             versions: 0,
+            unfinished: None,
         }
     }
 
     /// Its state in the report.
     pub(super) fn state(&self) -> &'static str {
         if self.counts {
-            "its changes are taken"
+            "its changes are included"
         } else {
-            "older than the changes that no table has"
+            "not needed: tables have its changes"
         }
     }
 }
@@ -106,7 +109,11 @@ fn read(
                     Damage::new(record.offset, bytes, &defect.expected, &defect.found)
                 }
             },
-            Ok(LogItem::Gap(gap)) if gap.is_cut => continue,
+            Ok(LogItem::Gap(gap)) if gap.is_cut => {
+                let is_record = gap.kind != GapKind::Zeros;
+                log.unfinished = is_record.then_some((gap.offset, gap.bytes));
+                continue;
+            }
             Ok(LogItem::Gap(gap)) => {
                 check_foreign(Section::Log, &path, gap.offset, &gap.found)?;
                 Damage::new(gap.offset, gap.bytes, &gap.expected, &gap.found)
@@ -138,7 +145,7 @@ impl Logged {
             };
             if let Some(expected) = self.expected.filter(|&expected| first < expected) {
                 let what = format!(
-                    "a batch of sequence number {first} after {}, which is not taken",
+                    "a batch of sequence number {first} after {}: left out",
                     expected - 1
                 );
                 let (bytes, found) = (0, &mut damage);
@@ -169,6 +176,15 @@ impl Logged {
         if let Some(damage) = damage {
             let lost = self.expected.unwrap_or(0)..MAX_SEQUENCE + 1;
             self.lose(&name, Some(&damage), Some(lost));
+        }
+        if let Some((offset, bytes)) = log.unfinished {
+            let reason = format!("{bytes} bytes of a record that its writer did not finish");
+            let note = RepairFinding::new(Grade::Note, Some(name), reason, (None, None));
+            self.findings.push(RepairFinding {
+                offset: Some(offset),
+                bytes: Some(bytes),
+                ..note
+            });
         }
         Ok(())
     }

@@ -87,6 +87,8 @@ impl Manifest {
 #[derive(PartialEq, Eq)]
 pub(super) struct Manifests {
     pub(super) all: Vec<Manifest>,
+    /// Whether CURRENT can be read.
+    has_current: bool,
     /// The one that CURRENT names.
     pub(super) current: Option<usize>,
     /// The one that is used: it has a sound record.
@@ -97,7 +99,9 @@ impl Manifests {
     pub(super) fn read(dir: &dyn Directory, names: &[String]) -> Result<Manifests> {
         let all = names.iter().map(|name| Manifest::read(dir, name));
         let mut all = all.collect::<Result<Vec<_>>>()?;
-        let text = dir.read("CURRENT", 1000).unwrap_or_default();
+        let text = dir.read("CURRENT", 1000);
+        let has_current = text.is_ok();
+        let text = text.unwrap_or_default();
         let named = String::from_utf8_lossy(&text);
         let current = all.iter().position(|own| own.name == named.trim());
         let newest = (0..all.len()).max_by_key(|&at| {
@@ -113,6 +117,7 @@ impl Manifests {
         }
         let is_sound = |&at: &usize| all.get(at).is_some_and(|own| own.records > 0);
         Ok(Manifests {
+            has_current,
             current,
             chosen: chosen.filter(is_sound),
             all,
@@ -126,9 +131,10 @@ impl Manifests {
     /// The state of the MANIFEST of this name for the report, and the number of its sound records. CURRENT has none.
     pub(super) fn state(&self, name: &str) -> (u64, &'static str) {
         let Some(at) = self.all.iter().position(|own| own.name == name) else {
-            let named = self
-                .current
-                .map_or("names no MANIFEST that is there", |_| "names the MANIFEST");
+            let named = self.current.map_or(
+                "names no MANIFEST of this directory",
+                |_| "names the MANIFEST",
+            );
             return (0, named);
         };
         let own = self.all.get(at);
@@ -146,10 +152,12 @@ impl Manifests {
         let (None, Some(chosen)) = (self.current, self.chosen()) else {
             return Vec::new();
         };
-        let reason = format!(
-            "it names no MANIFEST that is there: {} is taken",
-            chosen.name
-        );
+        let why = if self.has_current {
+            "it names no MANIFEST of this directory"
+        } else {
+            "it is missing or unreadable"
+        };
+        let reason = format!("{why}: {} is used", chosen.name);
         let file = Some("CURRENT".to_owned());
         vec![RepairFinding::new(Grade::Note, file, reason, (None, None))]
     }

@@ -275,8 +275,8 @@ impl Table {
             (Role::Spare, _) => "no longer part of the database",
             (Role::Listed, true) => "part of the database, damaged",
             (Role::Listed, false) => "part of the database",
-            (_, true) => "taken, although nothing lists it; damaged",
-            (_, false) => "taken, although nothing lists it",
+            (_, true) => "included, although nothing lists it; damaged",
+            (_, false) => "included, although nothing lists it",
         }
     }
 

@@ -225,6 +225,8 @@ fn only_current_is_lost() {
     let notes: Vec<_> = dir.repair().0.findings;
     assert_eq!(notes.len(), 1);
     assert_eq!(notes[0].grade, Grade::Note);
+    let words = "it is missing or unreadable: MANIFEST-000002 is used";
+    assert_eq!(notes[0].reason, words);
 }
 
 #[test]
@@ -442,7 +444,16 @@ fn holes_of_logs_are_losses_of_any_key_and_gaps_without_holes_are_none() {
     }
     // A crash cuts the last record, or leaves zeros; a reopened log goes on after either.
     let cut = &all[..all.len() - 1];
-    assert_eq!(dir(&[("000004.log", cut)]).holds("a=v b=v"), NOTHING);
+    let is_cut = dir(&[("000004.log", cut)]);
+    assert_eq!(is_cut.holds("a=v b=v"), NOTHING);
+    let notes: Vec<_> = { is_cut.repair().0.findings.iter() }
+        .map(ToString::to_string)
+        .collect();
+    let words = "bytes of a record that its writer did not finish";
+    assert!(
+        matches!(&notes[..], [note] if note.starts_with("note: 000004.log at offset ") && note.ends_with(words)),
+        "{notes:?}"
+    );
     let zeros = [&one[..], &[0; 100]].concat();
     assert_eq!(dir(&[("000004.log", &zeros)]).holds("a=v"), NOTHING);
     let torn = [&one[..], &two[..two.len() - 2]].concat();

@@ -234,7 +234,7 @@ impl Opening<'_> {
         }
         Err(self.file.with_path(match properties.key_kind {
             KeyKind::Database if settings.order.is_none() => database_table(),
-            _ => ordered_by(properties, user.comparator().name()),
+            _ => ordered_by(properties, kind, user.comparator().name()),
         }))
     }
 
@@ -400,16 +400,17 @@ fn evidence_of(index: &Index) -> Evidence {
     evidence
 }
 
-/// The error of a table whose properties name another order or kind than the caller, who named the order `given`.
+/// The error of a table whose properties name another order or kind than the caller, who named `given`.
 #[cold]
-fn ordered_by(properties: &Properties, given: &str) -> Error {
-    let name = &properties.comparator;
-    let (kind, how) = match properties.key_kind {
+fn ordered_by(properties: &Properties, given_kind: KeyKind, given: &str) -> Error {
+    let describe = |kind| match kind {
         KeyKind::Plain => ("plain table", "Table"),
         KeyKind::Database => ("table of a LevelDB database", "DbTable"),
     };
+    let (name, (kind, how)) = (&properties.comparator, describe(properties.key_kind));
+    let (given_kind, _) = describe(given_kind);
     let message = format!(
-        "this is a {kind} in the order {name:?}, opened in the order {given:?}: open it with {how} and its comparator, or in its stored order"
+        "this is a {kind} in the order {name:?}, opened as a {given_kind} in the order {given:?}: open it with {how} and its comparator, or in its stored order"
     );
     Error::new(ErrorKind::Comparator, message)
 }

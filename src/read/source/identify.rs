@@ -114,6 +114,10 @@ fn text(head: &[u8]) -> Option<String> {
     if text.starts_with("version https://git-lfs.github.com/spec/") {
         return Some("a Git LFS pointer in place of the file: run `git lfs pull`".into());
     }
+    if text.starts_with("MANIFEST-") {
+        let what = "CURRENT of a LevelDB database, which names its MANIFEST: open the .ldb or .sst files beside it";
+        return Some(what.into());
+    }
     let download = "perhaps what a server sent in place of the table; download it again";
     let (what, advice) = match text.chars().next()? {
         '<' => ("an HTML page or XML document", download),

@@ -198,7 +198,7 @@ impl Source {
                 .map_or_else(|_| path.metadata(), File::metadata);
             if let Some(metadata) = metadata.as_ref().ok().filter(|it| !it.is_file()) {
                 let message = if metadata.is_dir() {
-                    "a directory: a table is one of the files in it (leveltable-database reads LevelDB's as a whole)"
+                    "a directory: a table is one of the files in it (the crate leveltable-database, or `Database` in Python, reads that of a LevelDB database)"
                 } else {
                     "not a regular file"
                 };

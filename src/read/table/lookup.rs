@@ -165,11 +165,9 @@ impl Opened {
 
     #[cold]
     fn not_internal(&self, key: &[u8]) -> Error {
-        let message = format!(
-            "{} is not an internal key: use DbTable to look up user keys",
-            show_key(key)
-        );
+        let message = format!("{} is not an internal key", show_key(key));
         let error = Error::new(ErrorKind::InvalidState, message);
+        let error = error.with_hint("use DbTable to look up user keys");
         self.store.file.with_path(error)
     }
 }
