@@ -23,7 +23,7 @@ pub(crate) fn varint_len(value: u64) -> usize {
 
 /// Decodes the varint at the front of `src`. Returns the value and the number of bytes that it takes.
 ///
-/// LevelDB's decoder ignores the bits of a tenth byte that do not fit 64 bits. Here they are an error, since readers must
+/// LevelDB's decoder ignores the bits of a tenth byte that do not fit into 64 bits. Here they are an error, since readers must
 /// not disagree about where a block is.
 #[inline]
 pub fn get_varint64(src: &[u8]) -> Option<(u64, usize)> {
@@ -42,7 +42,7 @@ pub fn get_varint64(src: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
-/// Like [`get_varint64`], for a value that must fit 32 bits. Looks at five bytes at most.
+/// Like [`get_varint64`], for a value that must fit into 32 bits. Looks at five bytes at most.
 #[inline]
 pub(crate) fn get_varint32(src: &[u8]) -> Option<(u32, usize)> {
     let (value, len) = get_varint64(src.get(..5).unwrap_or(src))?;

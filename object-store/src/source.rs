@@ -240,7 +240,7 @@ impl Object {
         Ok(())
     }
 
-    /// One attempt at the end of the object.
+    /// One attempt to read the end of the object.
     async fn tail(&self, len: u64) -> Result<Tail, Failure> {
         if let Some(size) = self.size {
             let bytes = self.range(size.saturating_sub(len)..size).await?;

@@ -91,8 +91,8 @@ impl DbCursor {
         self
     }
 
-    /// Starts a compaction of all entries of the cursor, wherever it stands and whatever it shows: usually of a
-    /// [merge](crate::DbTable::merge).
+    /// Starts a compaction of all entries, usually of a [merge](crate::DbTable::merge). The cursor's position and its snapshot do not
+    /// matter.
     ///
     /// It keeps the newest version of each user key, and each older one that one of `snapshots` sees: the newest at or
     /// below that sequence number. Deletions are versions like others, since they hide older ones in tables that are not compacted;

@@ -73,8 +73,8 @@ impl DbEntry {
     }
 }
 
-/// Passes on whether a walk over stored keys has `moved` to an entry. Takes away its position if the entry's key is not an
-/// internal key.
+/// Returns `moved`, whether a walk over stored keys has moved to an entry. Fails, and ends the walk, if that entry's key is not an internal
+/// key.
 #[inline]
 pub(super) fn check_entry(stored: &mut TableWalk, moved: bool) -> Result<bool> {
     if InternalKey::parse(stored.key()).is_some() || !moved {

@@ -139,14 +139,14 @@ impl DbTable {
         self.iter().into_cursor()
     }
 
-    /// All entries: user keys in order, the versions of each newest first, deletions included; from either end.
-    /// [`at`](DbTable::at) a sequence number, what a snapshot sees. Reads nothing until the first entry is taken.
+    /// All entries: user keys in order, the versions of each newest first, deletions included; from either end. For
+    /// those that a snapshot sees, use [`at`](DbTable::at). Reads nothing until the first entry is taken.
     pub fn iter(&self) -> DbRange {
         self.range(..)
     }
 
-    /// All entries of the user keys within `bounds`, from either end. A filter of the prefixes of user keys is checked as
-    /// by [`Table::range`], and read for that; otherwise nothing is read until the first entry is taken.
+    /// All entries of the user keys within `bounds`, from either end. Checks a filter of the prefixes of user
+    /// keys like [`Table::range`], and may read it; reads nothing else until the first entry is taken.
     pub fn range(&self, bounds: impl KeyRange) -> DbRange {
         DbRange::of_table(&self.table, bounds)
     }
@@ -202,8 +202,7 @@ impl DbTable {
     /// # Errors
     ///
     /// [`ErrorKind::Comparator`] if the names of the orders of the tables' user keys differ, or an order is not known.
-    /// [`ErrorKind::InvalidState`] for a range that shows a snapshot or was advanced, and for entries of a cursor that is not before its
-    /// first.
+    /// [`ErrorKind::InvalidState`] for a range that shows a snapshot, and for a range or a cursor that was advanced.
     pub fn merge<R: Into<DbRange>>(inputs: impl IntoIterator<Item = R>) -> Result<DbCursor> {
         let versions = inputs.into_iter().map(|input| input.into().into_versions());
         let merged = TableWalk::merge(versions)?;

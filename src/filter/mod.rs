@@ -90,7 +90,7 @@ pub trait FilterPolicy: Debug + Send + Sync {
     /// A builder for the filters of one table.
     fn builder(&self) -> Box<dyn FilterBuilder>;
 
-    /// Whether `key` may be in the set of keys that `filter` was made of. Returns `true` for every key of the set, and for as
+    /// Whether `key` may be in the set of keys that `filter` was built from. Returns `true` for every key of the set, and for as
     /// few others as possible.
     ///
     /// `filter` comes from a file and can be any bytes, or none. It must not cause a panic. Return `true` for an invalid
@@ -170,7 +170,7 @@ pub trait FilterBuilder: Send {
     fn finish(&mut self, dst: &mut Vec<u8>);
 }
 
-/// Appends the filter that `policy` makes of `keys` to `dst`.
+/// Appends the filter that `policy` builds from `keys` to `dst`.
 #[cfg(test)]
 pub(crate) fn create_filter<K: AsRef<[u8]>>(
     policy: &(impl FilterPolicy + ?Sized),

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Says which part at the front of a key is its *prefix*, such as the tenant in `tenant/user/42`.
+/// Says which leading part of a key is its *prefix*, such as the tenant in `tenant/user/42`.
 ///
 /// A table that is written with [`WriteOptions::prefix_filter`](crate::WriteOptions::prefix_filter) has a filter of the
 /// prefixes of its keys. A scan within one prefix checks it, and reads nothing if no key has the prefix.

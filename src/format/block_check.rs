@@ -88,8 +88,8 @@ fn check_each_entry(
 
 /// Limit for the total length of the keys of a block of `len` bytes: 64 MiB plus 256 times the block.
 ///
-/// Keys that share long prefixes can add up to the square of the block's size, and so could the work of comparing or copying them,
-/// and the memory for what is made of them. No ordinary block comes near the limit: it takes thousands of keys that are longer than a
+/// Keys that share long prefixes can add up to the square of the block's size, and so could the time and the memory for
+/// comparing or copying them. No ordinary block comes near the limit: it takes thousands of keys that are longer than a
 /// kilobyte, differ in a byte or two, have no values, and share a restart with hundreds of others.
 pub(crate) fn most_key_bytes(len: usize) -> u64 {
     (len as u64).saturating_mul(256).saturating_add(64 << 20)

@@ -167,11 +167,11 @@ impl Properties {
         }
     }
 
-    /// Stores a property of the application, instead of an earlier one of this name.
+    /// Stores a property of the application. Replaces an earlier one of this name.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::TooLarge`]: all together would take more than [`MAX_USER_BYTES`].
+    /// [`ErrorKind::TooLarge`]: the properties of the application would take more than [`MAX_USER_BYTES`].
     pub(crate) fn set_user(&mut self, name: &str, value: &[u8]) -> Result<(), Error> {
         let key = user_key(name);
         let others = self.others.iter().filter(|(other, _)| **other != key);
@@ -289,7 +289,7 @@ impl Properties {
             filter_bytes: stored.number("filter.bytes")?,
             sequences: sequences.map(|(min, max)| min..=max),
             deletions: stored.number("deletions")?.unwrap_or(0),
-            // Collected anew, because a map keeps the memory of removed entries.
+            // Collected again, because a map keeps the memory of removed entries.
             others: stored.0.into_iter().collect(),
         })
     }
@@ -500,7 +500,7 @@ mod tests {
         }
     }
 
-    /// Keys that share prefixes would take a hundred times the block.
+    /// Keys that share long prefixes would take a hundred times as much memory as the block.
     #[test]
     fn memory_is_bounded_by_the_block() {
         let entry = |i: u32| ([&[b'k'; 1000], &i.to_be_bytes()[..]].concat(), vec![]);

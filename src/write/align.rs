@@ -14,8 +14,8 @@ use crate::format::page::{PAGE_LEN, padding};
 pub(super) struct Pages {
     /// Minimum length of an uncompressed block.
     block_size: u64,
-    /// Stored bytes per [`ONE`] that a block will rarely exceed: the ratio of the last block, or the highest of earlier ones,
-    /// which decays. `None` before the first block.
+    /// Stored bytes per [`ONE`] uncompressed ones, an estimate that blocks rarely exceed: that of the last block, or the highest of
+    /// earlier blocks, which decays. `None` before the first block.
     ratio: Option<u64>,
 }
 

@@ -89,7 +89,7 @@ impl<D: Destination> Output<D> {
         })
     }
 
-    /// Appends bytes that are no block.
+    /// Appends bytes that are not a block.
     pub(super) fn append(&mut self, bytes: &[u8]) {
         self.buffer.extend(bytes);
     }

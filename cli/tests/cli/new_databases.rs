@@ -134,7 +134,11 @@ fn what_cannot_be_built_leaves_nothing() {
             "a\t1\n",
             &["there", "name a new directory"][..],
         ),
-        (&["nowhere/db"], "a\t1\n", &["nowhere", "make it first"]),
+        (
+            &["nowhere/db"],
+            "a\t1\n",
+            &["nowhere", "parent directory does not exist"],
+        ),
         (&["-"], "a\t1\n", &["a database is a directory"]),
         (
             &["s3://bucket/db"],
@@ -317,7 +321,7 @@ fn what_cannot_be_compacted_leaves_nothing() {
         (&["old", "file"][..], "name a new directory"),
         (&["old", "old"], "name a new directory"),
         (&["old", "old/new"], "beside it"),
-        (&["old", "nowhere/new"], "make it first"),
+        (&["old", "nowhere/new"], "parent directory does not exist"),
         (&["file", "new"], "not a directory"),
         (&["nowhere", "new"], "nowhere"),
         (&["old", "s3://bucket/new"], "not an object"),

@@ -77,7 +77,7 @@ fn what_is_refused_leaves_nothing() {
     let inside = db.join("report");
     for (new, args, expected) in [
         ("there", &[][..], "name a new directory"),
-        ("nowhere/new", &[], "make it first"),
+        ("nowhere/new", &[], "parent directory does not exist"),
         ("new", &["--report", inside.to_str().unwrap()], "only read"),
         (
             "new",

@@ -301,7 +301,12 @@ fn nothing_is_replaced_and_what_cannot_be_made_is_told_first() {
     }
     for name in ["missing/db", "file/db"] {
         let error = DatabaseBuilder::create(at(name), small_tables()).unwrap_err();
-        assert!(error.to_string().contains("make it first"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("parent directory does not exist"),
+            "{error}"
+        );
     }
     for name in ["/", ".."] {
         assert!(DatabaseBuilder::create(Path::new(name), small_tables()).is_err());

@@ -66,15 +66,15 @@ impl SetOptions {
         self
     }
 
-    /// Maximum number of open tables, at least one, and 64 by default. One that was not used lately is closed. An open table keeps the
+    /// Maximum number of open tables, at least one, and 64 by default. Tables that were not used recently are closed. An open table keeps the
     /// pieces of its filter and its index that are loaded; see [`AsyncTable::weight`](leveltable::remote::AsyncTable::weight).
     pub fn max_open(mut self, tables: usize) -> SetOptions {
         self.0.max_open = tables;
         self
     }
 
-    /// Maximum memory of the open tables in bytes, without blocks: 128 MiB by default. Beyond that, those that were not used lately are
-    /// closed, but never the last.
+    /// Maximum memory of the open tables in bytes, without blocks: 128 MiB by default. Beyond that, tables that were not used recently are
+    /// closed, except the last.
     pub fn max_bytes(mut self, bytes: u64) -> SetOptions {
         self.0.max_bytes = bytes;
         self
@@ -135,8 +135,7 @@ impl SetOptions {
     ///
     /// # Errors
     ///
-    /// Same as [`OpenOptions::open_async`]: the object does not exist, or is not a table, or a damaged one, or one in
-    /// another order than the bytewise.
+    /// Same as [`OpenOptions::open_async`]: the object does not exist, is not a table, is damaged, or is not in bytewise order.
     pub async fn describe(
         &self,
         store: Arc<dyn ObjectStore>,

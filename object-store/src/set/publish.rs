@@ -183,7 +183,7 @@ impl Client {
                 }
                 Err(error) if is_not_found(&error) => {
                     if previous.is_some() {
-                        // Somebody has removed the earlier one, or this one.
+                        // Somebody has removed the manifest, the earlier one or this one.
                         let why = "and there is no manifest any more";
                         return Err(unconfirmed(why).caused_by(failure.error));
                     }

@@ -151,7 +151,7 @@ fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// Takes a varint from the front of `rest`. `None` if it is cut off, or does not fit 64 bits.
+/// Takes a varint from the front of `rest`. `None` if it is cut off, or does not fit into 64 bits.
 fn take_varint(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {

@@ -17,7 +17,7 @@ use super::shard::Shard;
 /// left.
 type Opening = BoxFuture<'static, Result<AsyncTable>>;
 
-/// The open tables of shards, in the engine's [`TableCache`], which closes those that were not used lately.
+/// The open tables of shards, in the engine's [`TableCache`], which closes those that were not used recently.
 ///
 /// A set and the sets that `refresh` makes from it share a shelf.
 pub(super) struct Shelf {

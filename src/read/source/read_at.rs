@@ -66,11 +66,11 @@ pub trait ReadAt: Send + Sync {
     }
 }
 
-/// Asks the system to read so many bytes of a mapped file at an offset, without waiting for them.
+/// Asks the system to read a part of a mapped file, given its offset and length, without waiting for it.
 pub(crate) type Announce = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
-/// Positional reads. On Unix (`pread`) they neither use nor move the file's own position. On Windows (`seek_read`) they do not
-/// use it either, but leave it after the last read: do not rely on the position of a file that tables read.
+/// Positional reads. On Unix (`pread`) they neither use nor move the file's own position. On Windows (`seek_read`) they
+/// move it: do not rely on the position of a file that tables read.
 ///
 /// For several parts, Linux first copies those in its page cache. The others are announced before they are read, so that the
 /// disk works on up to 64 of them at a time.

@@ -36,7 +36,7 @@ const MAX_BATCH_LEN: u64 = 4 << 20;
 pub(crate) enum Use {
     /// For a key, perhaps one of a batch.
     Lookup,
-    /// With others, for a walk that arrives from a neighbour.
+    /// For a walk that comes from the block before or after it, and reads several blocks at once.
     Walk,
 }
 
@@ -150,8 +150,8 @@ impl BlockStore {
         }
     }
 
-    /// The data block that a search has found: bytes, and its range in them. It comes from memory, or from the cache or the source and
-    /// is then in `held`, as it may be already. In a mapped file, it is announced before its first use if `announce` is set.
+    /// The data block that a search has found: bytes, and its range in them. A block from the cache or the source is put
+    /// into `held`, unless it is there already. In a mapped file, a block is announced before its first use if `announce` is set.
     #[inline(always)]
     pub(crate) fn load<'a>(
         &'a self,
@@ -331,8 +331,8 @@ impl BlockStore {
     }
 
     /// Data blocks that are neither used in place nor in the cache, in ascending order. Passes each to `take`, with its position in
-    /// `found`, when it has been read and checked. They are requested a batch at a time, so that their memory is bounded; those
-    /// of a batch at once, and read while others are taken.
+    /// `found`, when it has been read and checked. All blocks of a batch are requested at once, and read while earlier ones
+    /// are taken; batches bound the memory.
     pub(crate) fn load_many(
         &self,
         parts: &Parts,

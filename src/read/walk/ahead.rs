@@ -25,7 +25,7 @@ const INDEX_LEN: u64 = 64 << 10;
 pub(crate) struct ReadAhead {
     /// The data blocks that the walk may need; `None` until that is known.
     pub(crate) limits: Option<Range<usize>>,
-    /// The data blocks that were read together. Of announced blocks, those that the walk passes before it announces the next.
+    /// The data blocks that were read together. In a mapped file, announced blocks: the next are announced once the walk has passed these.
     run: Group,
     /// Their frames, if there are several.
     slice: FileSlice,
@@ -175,8 +175,8 @@ impl ReadAhead {
     }
 }
 
-/// The data blocks from `found` on that a walk reads together: within `limits`, at most so many, with so many bytes of the file, all
-/// but the first not in the cache, and all in loaded pieces of the index. At least one block.
+/// The data blocks from `found` on that a walk reads together: at most `most_blocks` within `limits`, and `most_bytes` of the file. Ends
+/// before a block in the cache, and before an index piece that is not loaded. At least one block.
 pub(crate) fn next_run(
     Opened { parts, store, .. }: &Opened,
     found: BlockRef,

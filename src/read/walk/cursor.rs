@@ -441,7 +441,7 @@ impl Cursor {
         }
     }
 
-    /// Passes on the result of a move within the block; if it failed, the position is lost.
+    /// Returns the result of a move within the block. After a failure, the position is lost.
     #[inline]
     fn check(&mut self, moved: Result<bool, Defect>) -> Result<bool> {
         moved.map_err(|defect| self.fail(defect))
