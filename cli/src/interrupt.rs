@@ -135,7 +135,9 @@ fn end() {
     }
     let _ = INTERRUPTED_AT.set(Instant::now());
     thread::spawn(|| {
-        let undo = unfinished().take();
+        // Held to the end of the program: a table or directory that is created meanwhile would be left behind.
+        let mut unfinished = unfinished();
+        let undo = unfinished.take();
         if undo.is_none_or(|undo| undo()) {
             complain("interrupted", "nothing was written");
             process::exit(INTERRUPTED);
