@@ -1,11 +1,12 @@
 //! Finding a key in a block: a binary search over the restarts, then a walk from entry to entry.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::Defect;
 use super::block::{Block, Entry};
 use super::buffer::Buffer;
-use super::prefetch::{LINE, lines, prefetch};
+use super::prefetch::{LINE, lines, prefetch, prefetch_address};
 use crate::comparator::{Order, compare_bytes};
 
 /// Where the value of `key`, which should be in `part`, lies in the block; `None` if the block does not hold the key.
@@ -187,6 +188,34 @@ pub(crate) fn prefetch_part(block: &[u8], part: SearchPart) {
     match walked.first_chunk::<{ WALKED * LINE }>() {
         Some(walked) => prefetch(lines(walked)),
         None => prefetch(lines(walked)),
+    }
+}
+
+/// Prefetches what a search in `part` of a block reads that is, or once was, at an address: the block's end, with the restarts, and
+/// the start of the walk, which is usually on another page, so that both address translations overlap.
+#[inline]
+fn prefetch_part_at(block: usize, len: usize, part: SearchPart) {
+    prefetch_address(block.wrapping_add(len.saturating_sub(1)));
+    let walked = block.wrapping_add(LINE * usize::from(part.line));
+    (0..WALKED).for_each(|line| prefetch_address(walked.wrapping_add(LINE * line)));
+}
+
+/// Where a block is, or once was, so that its parts can be prefetched: its address, and in the lower 16 bits the number of its lines.
+#[derive(Debug, Default)]
+pub(crate) struct BlockAddress(AtomicU64);
+
+impl BlockAddress {
+    pub(crate) fn set(&self, block: &[u8]) {
+        let lines = (block.len() / LINE).min(u16::MAX.into());
+        let address = block.as_ptr().addr() as u64;
+        self.0.store(address << 16 | lines as u64, Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn prefetch(&self, part: SearchPart) {
+        let known = self.0.load(Relaxed);
+        let len = LINE * usize::from(known as u16);
+        prefetch_part_at((known >> 16) as usize, len, part);
     }
 }
 

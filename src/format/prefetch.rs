@@ -14,6 +14,13 @@ pub(crate) fn prefetch<'a, T: 'a>(items: impl Iterator<Item = &'a T>) {
     items.for_each(|item| prefetch_index(std::slice::from_ref(item), 0));
 }
 
+/// Requests the line at an address, whether or not there is anything.
+#[inline]
+pub(crate) fn prefetch_address(address: usize) {
+    let none: &[u8] = &[];
+    prefetch_index(none, address.wrapping_sub(none.as_ptr().addr()));
+}
+
 /// Returns one byte of each cache line that `bytes` take, beginning with the first byte.
 #[inline]
 pub(crate) fn lines(bytes: &[u8]) -> impl Iterator<Item = &u8> {

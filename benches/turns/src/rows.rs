@@ -59,7 +59,8 @@ pub struct Row {
     pub data: Data,
     pub work: Work,
     pub mapped: bool,
-    /// Keys, entries or openings of a part of the work; a part of a scan is all of it.
+    /// Keys, entries or openings of a part of the work; a part of a scan is all of it. What fits in the processor's caches is used
+    /// several times in a part, since the other sides displace it in between.
     pub len: usize,
     /// Sides take turns after each part.
     pub parts: usize,
@@ -283,12 +284,14 @@ pub const ROWS: &[Row] = &[
         what: "present key, 100 k entries (12 MB), LevelDB's",
         data: data(100_000, 1, Kind::LevelDb),
         leveldb: true,
+        len: 20_000,
         ..DEFAULT
     },
     Row {
         name: "default-100k-ours",
         what: "present key, 100 k entries (12 MB), ours",
         data: data(100_000, 1, Kind::Default),
+        len: 20_000,
         ..DEFAULT
     },
     Row {
@@ -296,6 +299,7 @@ pub const ROWS: &[Row] = &[
         what: "present key, ten tables of 2 MB",
         data: data(200_000, 10, Kind::LevelDb),
         leveldb: true,
+        len: 25_000,
         ..DEFAULT
     },
     Row {

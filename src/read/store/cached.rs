@@ -1,11 +1,12 @@
 //! Where the cached data blocks of a table are.
 
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
 
-use crate::format::prefetch::prefetch;
+use crate::format::block_search::{BlockAddress, SearchPart};
+use crate::format::prefetch::{prefetch, prefetch_address};
 
 /// A data block that was read from the source: in the cache, or only held by a lookup.
 #[derive(Debug)]
@@ -37,15 +38,32 @@ impl ReadBlock {
 /// The blocks of one table that are in the cache, by their numbers.
 ///
 /// The cache decides which blocks stay, and owns them. A lookup finds them here, without a search of the cache's hash table, which waits
-/// for memory several times in a row and takes a lock that many blocks share. So it can prefetch a block before it asks the filter.
+/// for memory several times in a row and takes a lock that many blocks share. What it will read is prefetched by address before it
+/// asks the filter, and locked only afterwards: a locked instruction lets nothing overtake it. So a lookup by default takes 1.2 times
+/// as long as in a mapped table of 20,000 entries, and 1.35 times in one of 100,000.
 #[derive(Debug, Default)]
-pub(crate) struct CachedBlocks(OnceLock<Box<[Mutex<Weak<ReadBlock>>]>>);
+pub(crate) struct CachedBlocks(OnceLock<Box<[Place]>>);
+
+/// A block that may be in the cache.
+#[derive(Debug, Default)]
+struct Place {
+    /// The addresses of its reference counts and of its bytes, or what they once were: only for prefetching, without a lock.
+    counts: AtomicUsize,
+    bytes: BlockAddress,
+    block: Mutex<Weak<ReadBlock>>,
+}
+
+impl Place {
+    fn lock(&self) -> MutexGuard<'_, Weak<ReadBlock>> {
+        self.block.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl CachedBlocks {
     /// A block, if it is in the cache.
     #[inline]
     pub(crate) fn get(&self, block: usize) -> Option<Arc<ReadBlock>> {
-        let mut place = self.place(block)?;
+        let mut place = self.place(block)?.lock();
         let read = place.upgrade();
         if read.is_none() {
             // Frees the counts of an evicted block.
@@ -55,15 +73,23 @@ impl CachedBlocks {
     }
 
     /// Prefetches where [`get`](CachedBlocks::get) looks for a block.
-    pub(crate) fn prefetch(&self, block: usize) {
-        let place = self.0.get().and_then(|places| places.get(block));
-        prefetch(place.into_iter());
+    pub(crate) fn prefetch_place(&self, block: usize) {
+        prefetch(self.place(block).into_iter());
+    }
+
+    /// Prefetches what a search in `part` of a block reads, if it is in the cache.
+    #[inline(never)] // so that it takes no registers where a block in memory is prefetched
+    pub(crate) fn prefetch(&self, block: usize, part: SearchPart) {
+        if let Some(place) = self.place(block) {
+            prefetch_address(place.counts.load(Relaxed));
+            place.bytes.prefetch(part);
+        }
     }
 
     /// Whether a block is in the cache.
     pub(crate) fn has(&self, block: usize) -> bool {
         self.place(block)
-            .is_some_and(|place| place.strong_count() > 0)
+            .is_some_and(|place| place.lock().strong_count() > 0)
     }
 
     /// Calls `keep` to put a block into the cache, unless another thread has done so. The table has `blocks` data blocks.
@@ -75,12 +101,15 @@ impl CachedBlocks {
         keep: impl FnOnce(Arc<ReadBlock>),
     ) {
         self.0
-            .get_or_init(|| (0..blocks).map(|_| Mutex::default()).collect());
-        if let Some(mut place) = self.place(block)
-            && place.strong_count() == 0
+            .get_or_init(|| (0..blocks).map(|_| Place::default()).collect());
+        if let Some(place) = self.place(block)
+            && let mut known = place.lock()
+            && known.strong_count() == 0
         {
             let read = Arc::new(read);
-            *place = Arc::downgrade(&read);
+            place.bytes.set(&read.bytes);
+            place.counts.store(Arc::as_ptr(&read).addr(), Relaxed);
+            *known = Arc::downgrade(&read);
             keep(read);
         }
     }
@@ -91,15 +120,14 @@ impl CachedBlocks {
         (0..blocks).filter(|&block| self.has(block))
     }
 
-    /// Bytes of memory that this takes: 16 for each block of the table, once one is in the cache.
+    /// Bytes of memory that this takes: 32 for each block of the table, once one is in the cache.
     pub(crate) fn weight(&self) -> usize {
         self.0.get().map_or(0, |places| size_of_val(&**places))
     }
 
     #[inline]
-    fn place(&self, block: usize) -> Option<MutexGuard<'_, Weak<ReadBlock>>> {
-        let place = self.0.get()?.get(block)?;
-        Some(place.lock().unwrap_or_else(PoisonError::into_inner))
+    fn place(&self, block: usize) -> Option<&Place> {
+        self.0.get()?.get(block)
     }
 }
 
@@ -121,7 +149,7 @@ mod tests {
         assert!(blocks.get(2).is_none() && !blocks.has(2) && blocks.get(4).is_none());
         blocks.put(2, 4, block(b"third"), |read| cache.push(read));
         assert_eq!(blocks.get(2).unwrap().bytes, "third");
-        assert_eq!(blocks.weight(), 4 * size_of::<Mutex<Weak<ReadBlock>>>());
+        assert_eq!(blocks.weight(), 4 * size_of::<Place>());
     }
 
     #[test]

@@ -117,41 +117,25 @@ impl BlockStore {
         Some((self.file.memory()?, range))
     }
 
-    /// Prefetches what a search for the key of `found` reads, if the block is used in place.
+    /// Prefetches what a search for the key of `found` reads, if the block is used in place or in the cache.
     #[inline(always)]
-    pub(crate) fn prefetch_in_place(&self, found: Found<'_>) {
+    pub(crate) fn prefetch(&self, found: Found<'_>) {
         if let Some((file, range)) = self.in_place(found.state(), found.handle()) {
             prefetch_part(file.get(range).unwrap_or_default(), found.part());
+        } else if found.state().has(BlockState::CACHED) {
+            self.cached.prefetch(found.block(), found.part());
         }
     }
 
-    /// Prefetches what a search for the key of `found` reads, if the block is used in place or in the cache. Returns a block in the
-    /// cache, for [`load`](BlockStore::load).
-    #[inline(always)]
-    pub(crate) fn hold(&self, found: Found<'_>) -> Option<Arc<ReadBlock>> {
-        if found.state().has(BlockState::IN_PLACE) {
-            self.prefetch_in_place(found);
-            return None;
-        }
-        self.hold_cached(found)
-    }
-
-    #[inline(never)]
-    fn hold_cached(&self, found: Found<'_>) -> Option<Arc<ReadBlock>> {
-        let cached = self.get_cached(found.state(), found.block())?;
-        prefetch_part(&cached.bytes, found.part());
-        Some(cached)
-    }
-
-    /// Prefetches the place of a block that may be in the cache, for [`hold`](BlockStore::hold).
+    /// Prefetches the place of a block that may be in the cache, for [`prefetch`](BlockStore::prefetch).
     pub(crate) fn prefetch_place(&self, found: Found<'_>) {
         if found.state().has(BlockState::CACHED) {
-            self.cached.prefetch(found.block());
+            self.cached.prefetch_place(found.block());
         }
     }
 
     /// The data block that a search has found: bytes, and its range in them. A block from the cache or the source is put
-    /// into `held`, unless it is there already. In a mapped file, a block is announced before its first use if `announce` is set.
+    /// into `held`. In a mapped file, a block is announced before its first use if `announce` is set.
     #[inline(always)]
     pub(crate) fn load<'a>(
         &'a self,
@@ -165,11 +149,8 @@ impl BlockStore {
             // Not a slice, whose reference count would be changed twice for a value that is only borrowed.
             return Ok((self.file.owners.of_this_thread(file), range));
         }
-        let block = match held.take().or_else(|| self.hold_cached(found)) {
-            Some(cached) => {
-                self.count_use(found.block(), &cached);
-                cached
-            }
+        let block = match self.cached_block(found.state(), found.block()) {
+            Some(cached) => cached,
             None => self.read_found(parts, found, read, announce)?,
         };
         Ok(whole(&held.insert(block).bytes))
@@ -236,28 +217,28 @@ impl BlockStore {
 
     /// A data block from the cache.
     pub(crate) fn cached(&self, parts: &Parts, found: BlockRef) -> Option<Bytes> {
-        let cached = self.get_cached(parts.index.state(found), found.block)?;
-        self.count_use(found.block, &cached);
+        let cached = self.cached_block(parts.index.state(found), found.block)?;
         Some(cached.bytes.clone())
     }
 
     /// A data block from the cache, by state and number.
     #[inline]
-    fn get_cached(&self, state: &BlockState, block: usize) -> Option<Arc<ReadBlock>> {
+    pub(crate) fn cached_block(&self, state: &BlockState, block: usize) -> Option<Arc<ReadBlock>> {
         if !state.has(BlockState::CACHED) {
             return None;
         }
         let cached = self.cached.get(block);
-        if cached.is_none() {
+        match &cached {
+            Some(cached) => self.count_use(block, cached),
             // If another thread reads the block at this moment, it is read once more later.
-            state.clear(BlockState::CACHED);
+            None => state.clear(BlockState::CACHED),
         }
         cached
     }
 
     /// Counts that a block in the cache is used.
     #[inline]
-    pub(crate) fn count_use(&self, block: usize, cached: &ReadBlock) {
+    fn count_use(&self, block: usize, cached: &ReadBlock) {
         self.file.counters.add(Counter::CacheHits, 1);
         if let Some(cache) = &self.cache
             && cache.is_full()

@@ -131,16 +131,17 @@ impl<'t, K> Unread<'t, K> {
             for wanted in &some {
                 store.prefetch_place(wanted.found);
             }
-            let held: Vec<_> = some.iter().map(|it| store.hold(it.found)).collect();
-            for (wanted, block) in some.into_iter().zip(held) {
+            for wanted in &some {
+                store.prefetch(wanted.found);
+            }
+            for wanted in some {
                 let found = wanted.found;
-                match (store.in_place(found.state(), found.handle()), &block) {
-                    (Some(loaded), _) => search(&wanted, loaded)?,
-                    (None, Some(cached)) => {
-                        store.count_use(found.block(), cached);
-                        search(&wanted, whole(&cached.bytes))?
-                    }
-                    (None, None) => self.wanted.push(wanted),
+                if let Some(loaded) = store.in_place(found.state(), found.handle()) {
+                    search(&wanted, loaded)?;
+                } else if let Some(cached) = store.cached_block(found.state(), found.block()) {
+                    search(&wanted, whole(&cached.bytes))?;
+                } else {
+                    self.wanted.push(wanted);
                 }
             }
         }

@@ -1,7 +1,6 @@
 //! Which block may hold a key, and where in the block its value is.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result, show_key};
@@ -13,25 +12,13 @@ use crate::read::parts::index::{Found, NotLoaded};
 use crate::read::parts::{LAYERS, Missing, Parts};
 use crate::read::source::stats::Counter;
 use crate::read::store::Loaded;
-use crate::read::store::cached::ReadBlock;
 use crate::read::table::opened::Opened;
 
 impl Opened {
     /// The only data block to look for `key` in; `None` if filter and index exclude the key.
     #[inline(always)]
     pub(crate) fn candidate(&self, key: &[u8], order: &Order) -> Result<Option<Found<'_>>> {
-        self.candidate_held(key, order, None)
-    }
-
-    /// The same. If the block is in the cache, it may be put into `held`, where [`BlockStore::load`] finds it.
-    #[inline(always)]
-    pub(super) fn candidate_held(
-        &self,
-        key: &[u8],
-        order: &Order,
-        held: Option<&mut Option<Arc<ReadBlock>>>,
-    ) -> Result<Option<Found<'_>>> {
-        match self.candidate_in_memory(key, order, held) {
+        match self.candidate_in_memory(key, order) {
             Ok(Some(found)) => Ok(Some(found)),
             Ok(None) => Ok(None), // a separate arm, so that no block is moved, which takes 2 ns
             Err(NotLoaded) => self.read_candidate(key, order),
@@ -53,7 +40,7 @@ impl Opened {
         order: &Order,
         layers: usize,
     ) -> Result<Option<Found<'_>>, Missing> {
-        let found = self.candidate_in_memory(key, order, None);
+        let found = self.candidate_in_memory(key, order);
         found.map_err(|NotLoaded| self.parts.missing_for(key, order, layers))
     }
 
@@ -68,7 +55,6 @@ impl Opened {
         &self,
         key: &[u8],
         order: &Order,
-        held: Option<&mut Option<Arc<ReadBlock>>>,
     ) -> Result<Option<Found<'_>>, NotLoaded> {
         let Opened { parts, store, .. } = self;
         let is_expected = store.file.counters.passed_last();
@@ -86,10 +72,7 @@ impl Opened {
         }
         let found = find();
         if let (true, Ok(Some(found))) = (is_expected, found) {
-            match held {
-                Some(held) => *held = store.hold(found),
-                None => store.prefetch_in_place(found),
-            }
+            store.prefetch(found);
         }
         if is_per_window {
             return self.ask_window(filter, found?, key, order);
@@ -132,7 +115,7 @@ impl Opened {
         let Some((filter, windows)) = filter.and_then(|it| Some((it, it.windows()?))) else {
             let keys = keys.iter();
             return keys
-                .map(|key| self.candidate_in_memory(key, order, None))
+                .map(|key| self.candidate_in_memory(key, order))
                 .collect();
         };
         let sought = keys.iter().map(|key| index.seek(key, order, true));

@@ -196,10 +196,10 @@ impl Table {
         take: impl FnOnce(&Bytes, Range<usize>) -> R,
     ) -> Result<Option<R>> {
         let (Opened { parts, store, .. }, order) = (&*self.opened, self.order()?);
-        let mut held = None;
-        let Some(found) = self.opened.candidate_held(key, order, Some(&mut held))? else {
+        let Some(found) = self.opened.candidate(key, order)? else {
             return self.missed(key, order);
         };
+        let mut held = None;
         let (bytes, block) = store.load(parts, found, self.read, true, &mut held)?;
         let value = find_value((bytes, block), key, order, found.part());
         let value = value.map_err(|defect| store.locate(found.to_ref(), defect))?;
@@ -388,7 +388,7 @@ impl Table {
     }
 
     /// Bytes of memory that the table takes, as the allocator counts them: some kilobytes, and the loaded pieces of index and filter.
-    /// It grows with use, up to the sizes of both, and by 16 bytes per data block when a cache takes the first of its blocks.
+    /// It grows with use, up to the sizes of both, and by 32 bytes per data block when a cache takes the first of its blocks.
     ///
     /// Excludes the blocks in a cache, and for a file in memory everything in that file: its [size](Table::file_bytes) is the caller's to
     /// count. Reads nothing and takes no lock; a few nanoseconds, unless parts were loaded since the last call.

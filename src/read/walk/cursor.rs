@@ -232,7 +232,7 @@ impl Cursor {
         let Some(found) = opened.seek(key, true)? else {
             return Ok(self.unposition(Some(Direction::Forward)));
         };
-        opened.store.prefetch_in_place(found);
+        opened.store.prefetch(found);
         let (found, part) = (found.to_ref(), found.part());
         self.load(found, None)?;
         let sought = self.entries.seek(key, self.table.order()?, part);
