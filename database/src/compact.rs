@@ -20,8 +20,9 @@ use crate::builder::{BuiltDatabase, DatabaseBuildOptions, DatabaseBuilder};
 #[cfg(doc)]
 use crate::database::Database;
 use crate::database::DatabaseOptions;
+use crate::directory::file_name;
 use crate::files::FileState;
-use crate::state::{Bounds, State};
+use crate::state::{Bounds, State, missing};
 use crate::storage::{Directory, FileSystem};
 use crate::walk::DatabaseRange;
 use crate::writer::holds_lock;
@@ -193,7 +194,8 @@ pub struct Compacted {
 /// # Errors
 ///
 /// Errors of [`Database::open_read_only`], of reading tables, of [`DatabaseBuilder`] and of the changes. [`ErrorKind::Comparator`] if
-/// the order is not known. Damage is an error, since a copy would hide it. [`ErrorKind::Io`] if the disk has less free space than the
+/// the order is not known. Damage is an error, and so is a missing log of
+/// the MANIFEST, since a copy would hide them. [`ErrorKind::Io`] if the disk has less free space than the
 /// kept part of the source takes; see [`ignore_space`](CompactOptions::ignore_space). [`ErrorKind::Replaced`] if a writer removed a
 /// table of a database of more than 500 tables meanwhile.
 pub fn compact_into(
@@ -236,6 +238,12 @@ pub(crate) fn compact(
         db.pin().map_err(needs_repair)?;
     }
     let state = db.handle.state();
+    if let Some(log) = state.recovery.missing_log {
+        return Err(missing(
+            &db.path().join(file_name(log, "log")),
+            "log that the MANIFEST needs",
+        ));
+    }
     let mut settings = settings(&state, &options).map_err(needs_repair)?;
     let live = |file: &crate::DatabaseFile| file.state == FileState::Live;
     let files = db.files()?.into_iter().filter(live);

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::ops::Bound;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::thread::sleep;
 use std::time::Duration;
@@ -470,9 +470,10 @@ impl State {
                 return Err(changed(&path));
             }
             if is_gone {
-                let doing = format!("opening a table that {} lists", current.path.display());
-                let missing = io::Error::new(io::ErrorKind::NotFound, "no such file");
-                return Err(failed(&doing, missing, &path).with_hint(REPAIR));
+                return Err(missing(
+                    &path,
+                    &format!("table that {} lists", current.path.display()),
+                ));
             }
         }
         let table = opened?;
@@ -497,6 +498,12 @@ fn describe(table: &DbTable, number: u64) -> Result<Option<TableMetadata>> {
         smallest: smallest.to_vec(),
         largest: largest.to_vec(),
     }))
+}
+
+/// The error of a file that the database needs and lacks.
+pub(crate) fn missing(path: &Path, what: &str) -> Error {
+    let missing = io::Error::new(io::ErrorKind::NotFound, "no such file");
+    failed(&format!("opening a {what}"), missing, path).with_hint(REPAIR)
 }
 
 /// Number, size and name of a log.

@@ -16,7 +16,7 @@ use leveltable_database::{
 };
 
 use crate::common::memory::{Fault, Memory};
-use crate::common::{Log, batch, codecs, scratch};
+use crate::common::{Log, batch, codecs, edit, manifest, scratch, write_database};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -269,6 +269,29 @@ fn codec_filter_and_size_of_tables_are_the_sources() {
             filter.map(|(_, name)| name)
         );
     }
+}
+
+/// A directory that was copied without its logs, for example.
+#[test]
+fn a_missing_log_is_an_error_that_points_to_repair() {
+    let scratch = scratch();
+    let (dir, new) = (scratch.path().join("db"), scratch.path().join("new"));
+    fs::create_dir(&dir).unwrap();
+    let mut log = Log::default();
+    log.add(&batch(1001, &[(b"key", Some(b"value"))]));
+    write_database(&dir, &manifest(&[edit(3, &[])]), &log.0);
+    let compacted = compact_into(&dir, &new, CompactOptions::new()).unwrap();
+    assert_eq!(compacted.built.entries, 1);
+    fs::remove_dir_all(&new).unwrap();
+    fs::remove_file(dir.join("000003.log")).unwrap();
+    let error = compact_into(&dir, &new, CompactOptions::new()).unwrap_err();
+    let message = error.to_string();
+    let expected = "opening a log that the MANIFEST needs: no such file; `repair` of ";
+    assert!(
+        message.contains(expected) && message.contains("000003.log"),
+        "{message}"
+    );
+    assert!(!new.exists());
 }
 
 #[test]
