@@ -1,6 +1,7 @@
 //! Python's exceptions: classes of `leveltable.errors`, and `OSError`.
 
 use std::io;
+use std::path::Path;
 
 use leveltable::{Error, ErrorKind, Section};
 use pyo3::call::PyCallArgs;
@@ -22,17 +23,20 @@ pub(crate) fn raise(error: Error) -> PyErr {
     new("_make", (kind, message, path, number, cause, place))
 }
 
+const REPAIR: &str = "`repair_database` makes a new database of what is left";
+
 /// What to do, by the functions of this package and their arguments, in place of the engine's hint.
 fn hint(error: &Error) -> Option<&'static str> {
     error.hint()?;
     let section = error.corruption().map(|damage| damage.section);
+    let directory = error.path().and_then(Path::parent);
+    let is_of_database = directory.is_some_and(|directory| directory.join("CURRENT").exists());
     match (error.kind(), section) {
-        (ErrorKind::Io | ErrorKind::NotADatabase, _) | (_, Some(Section::Manifest)) => {
-            Some("`repair_database` makes a new database of what is left")
-        }
+        (ErrorKind::Io | ErrorKind::NotADatabase, _) | (_, Some(Section::Manifest)) => Some(REPAIR),
         (_, Some(Section::Log)) => Some(
             "`skip_damaged=True` reads the database without the damaged records, and reports them",
         ),
+        (_, Some(_)) if is_of_database => Some(REPAIR),
         (_, Some(_)) => Some("`verify` lists all damage, and `salvage` copies what is sound"),
         _ => None,
     }

@@ -33,6 +33,17 @@ def files(path):
     return {file.name: ((path / file.name).read_bytes(), os.stat(file).st_mtime_ns) for file in os.scandir(path)}
 
 
+def test_a_damaged_table_of_a_database_names_its_repair(old, tmp_path):
+    path, _ = old
+    for table in path.glob("*.ldb"):
+        with open(table, "r+b") as file:
+            file.seek(30)
+            file.write(b"damage")
+    with pytest.raises(lt.CorruptionError, match="`repair_database` makes a new database"):
+        dict(lt.Database(path).items())
+    assert not lt.repair_database(path, tmp_path / "new").is_complete
+
+
 def test_nothing_is_lost_with_current(old, tmp_path):
     path, model = old
     os.remove(path / "CURRENT")
