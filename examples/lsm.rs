@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use leveltable::db::{DbRange, MAX_SEQUENCE, ValueType};
+use leveltable::db::{Compaction, DbRange, MAX_SEQUENCE, ValueType};
 use leveltable::{DbTable, ReadOptions, RibbonFilterPolicy, Table, TableCache, WriteOptions};
 
 #[path = "lsm/demo.rs"]
@@ -64,7 +64,7 @@ impl Lsm {
         (lsm.dir, lsm.memtable_limit, lsm.level_limit) = (dir.into(), memtable_limit, level_limit);
         fs::create_dir_all(&lsm.dir)?;
         if lsm.dir.join("MANIFEST").try_exists()? {
-            for file in &Table::open(lsm.dir.join("MANIFEST"))? {
+            for file in Table::open(lsm.dir.join("MANIFEST"))?.iter() {
                 let (name, value) = file?;
                 lsm.recover(str::from_utf8(&name)?, str::from_utf8(&value)?.parse()?)?;
             }
@@ -201,8 +201,9 @@ impl Lsm {
         for id in &merged {
             inputs.push(self.table(id)?.with_read_options(uncached).iter());
         }
-        let mut seen = DbTable::merge(inputs)?.compact(snapshots);
-        seen = seen.drop_deletions(tables.iter().all(|id| id.0 < to));
+        let is_bottom = tables.iter().all(|id| id.0 < to);
+        let seen = Compaction::new(DbTable::merge(inputs)?, snapshots);
+        let seen = seen.drop_deletions_where(|_| is_bottom);
         let name = self.new_name("ldb");
         let options = WriteOptions::new().filter_policy(RibbonFilterPolicy::new(12)); // 0.03 % of absent keys pass
         let mut builder = options.create_db(self.dir.join(&name))?;

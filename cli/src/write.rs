@@ -12,7 +12,7 @@ use leveltable::{Compression, Summary, WriteOptions};
 
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::output::{note, report};
+use crate::output::{count, note, report};
 use crate::path::is_url;
 use crate::place::check_url;
 use crate::remote::{self, file_at};
@@ -200,7 +200,12 @@ pub(crate) fn write_table(
         fill(&mut |key, value| builder.add(key, value))?;
         builder.finish()?
     };
-    report(out, &summary);
+    let (entries, blocks) = (summary.properties.entries, summary.properties.data_blocks);
+    let (entries, blocks) = (count(entries, "entry"), count(blocks, "data block"));
+    report(
+        out,
+        format!("{entries} in {blocks}, {} bytes", summary.file_bytes),
+    );
     Ok(summary)
 }
 

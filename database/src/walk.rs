@@ -11,7 +11,7 @@ use std::vec;
 
 use bytes::Bytes;
 use itertools::Itertools as _;
-use leveltable::db::{DbCursor, DbEntry, DbRange, InternalKeyComparator, MAX_SEQUENCE};
+use leveltable::db::{DbEntry, DbRange, InternalKeyComparator, MAX_SEQUENCE};
 use leveltable::db::{ValueType, Version};
 use leveltable::{Comparator, DbTable, Error, ErrorKind, Result, SortedInput, Table};
 use leveltable::{TableCache, TableRun};
@@ -77,41 +77,50 @@ impl DatabaseRange {
     /// Errors of opening and reading tables, [`ErrorKind::Replaced`], and errors of reading the database again.
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {
-        self.step(false)
+        let next = |entries: &mut DbRange| Ok(entries.advance()?.then_some(()));
+        Ok(self.step(false, next)?.is_some())
     }
 
     /// The key of the entry last taken from the front by [`advance`](DatabaseRange::advance); empty before the first, after the end of the
     /// range, and after an error.
     #[inline]
     pub fn key(&self) -> &[u8] {
-        self.lent(false).map_or(&[], DbCursor::user_key)
+        self.entries.as_ref().map_or(&[], DbRange::user_key)
     }
 
     /// The value of the current entry; empty when [`key`](DatabaseRange::key) is.
     #[inline]
     pub fn value(&self) -> &[u8] {
-        self.lent(false).map_or(&[], DbCursor::value)
+        self.entries.as_ref().map_or(&[], DbRange::value)
     }
 
     /// User key and sequence number of the current entry, if there is one.
     pub(crate) fn lent_version(&self) -> Option<(&[u8], u64)> {
-        let lent = self.lent(false)?;
-        Some((lent.user_key(), lent.sequence()))
+        let entries = self.entries.as_ref()?;
+        Some((entries.user_key(), entries.sequence()))
     }
 
-    /// Takes an entry from an end, to be lent. Reads the database again if a table has vanished before the first.
-    fn step(&mut self, back: bool) -> Result<bool> {
-        let moved = match self.has_begun {
-            false => self.start(back),
-            true => self.step_on(back),
+    /// Takes an entry with `next`, from the back or the front. Reads the database again if a table has vanished before the first.
+    fn step<T>(
+        &mut self,
+        back: bool,
+        next: impl Fn(&mut DbRange) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let taken = match self.has_begun {
+            false => self.start(back, next),
+            true => self.step_on(back, next),
         };
-        if !matches!(moved, Ok(true)) {
+        if !matches!(taken, Ok(Some(_))) {
             (self.entries, self.unordered) = (None, None);
         }
-        moved
+        taken
     }
 
-    fn start(&mut self, back: bool) -> Result<bool> {
+    fn start<T>(
+        &mut self,
+        back: bool,
+        next: impl Fn(&mut DbRange) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
         self.has_begun = true;
         let (db, bounds) = (self.db.clone(), self.bounds.clone()?);
         db.with_state(|state| {
@@ -124,19 +133,22 @@ impl DatabaseRange {
                 Some(unordered) => unordered.next_table()?,
                 None => Some(merged(state, &bounds)?),
             };
-            self.step_on(back)
+            self.step_on(back, &next)
         })
     }
 
-    fn step_on(&mut self, back: bool) -> Result<bool> {
+    fn step_on<T>(
+        &mut self,
+        back: bool,
+        next: impl Fn(&mut DbRange) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
         while let Some(entries) = &mut self.entries {
             if let Some(unordered) = self.unordered.as_ref().filter(|_| back) {
                 unordered.state.known_order()?;
             }
-            while entries.advance_from(back)? {
-                let entry = entries.lent(back);
-                if self.unordered.as_ref().is_none_or(|it| it.shows(entry)) {
-                    return Ok(true);
+            while let Some(taken) = next(entries)? {
+                if self.unordered.as_ref().is_none_or(|it| it.shows(entries)) {
+                    return Ok(Some(taken));
                 }
             }
             self.entries = match &mut self.unordered {
@@ -144,21 +156,21 @@ impl DatabaseRange {
                 None => None,
             };
         }
-        Ok(false)
+        Ok(None)
     }
 
-    /// The cursor on the entry last taken from an end.
-    fn lent(&self, back: bool) -> Option<&DbCursor> {
-        Some(self.entries.as_ref()?.lent(back))
-    }
-
-    /// Takes an entry from an end, to keep.
-    fn take(&mut self, back: bool) -> Option<Result<(Bytes, Bytes)>> {
-        let keep = |lent: &DbCursor| (Bytes::copy_from_slice(lent.user_key()), lent.value_bytes());
-        match self.step(back) {
-            Ok(_) => self.lent(back).map(keep).map(Ok),
-            Err(error) => Some(Err(error)),
-        }
+    /// Takes an entry with `next`, to keep.
+    fn take(
+        &mut self,
+        back: bool,
+        next: fn(&mut DbRange) -> Option<Result<DbEntry>>,
+    ) -> Option<Result<(Bytes, Bytes)>> {
+        let taken = self.step(back, |entries| next(entries).transpose());
+        let keep = |entry: DbEntry| {
+            let value = entry.version.into_value().unwrap_or_default();
+            (entry.user_key, value)
+        };
+        taken.transpose().map(|taken| taken.map(keep))
     }
 }
 
@@ -197,8 +209,8 @@ impl Unordered {
             .transpose()
     }
 
-    /// Whether a version is the newest of its key, and not a deletion.
-    fn shows(&self, entry: &DbCursor) -> bool {
+    /// Whether the version that `entry` lends is the newest of its key, and not a deletion.
+    fn shows(&self, entry: &DbRange) -> bool {
         let is_newest = || self.newest.get(entry.user_key()) == Some(&entry.sequence());
         entry.value_type() == ValueType::Value && is_newest()
     }
@@ -334,7 +346,7 @@ impl Iterator for DatabaseRange {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.take(false)
+        self.take(false, DbRange::next)
     }
 
     /// Goes to the last entry at once: the entries between are not read. In an unknown order, all are read.
@@ -348,7 +360,7 @@ impl Iterator for DatabaseRange {
 
 impl DoubleEndedIterator for DatabaseRange {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.take(true)
+        self.take(true, DbRange::next_back)
     }
 }
 
@@ -471,7 +483,7 @@ impl History {
                 let path = state.table_path(number);
                 while let Some(entry) = entries.next().transpose()? {
                     if is_in_span(&entry.user_key) {
-                        let offset = entries.lent(false).block_offset();
+                        let offset = entries.block_offset();
                         all.push(version(entry, &path, offset, found));
                     }
                 }

@@ -154,8 +154,8 @@ pub(crate) fn miss_every_absent_key(
         .into());
     }
     Ok(Measured {
-        bits_per_key: summary.filter.as_ref().map_or(0.0, |filter| {
-            filter.bits_per_key(summary.properties.entries)
+        bits_per_key: summary.properties.filter_bytes.map_or(0.0, |bytes| {
+            bytes as f64 * 8.0 / summary.properties.entries as f64
         }),
         lookups: workload.absent.len() as u64,
         wasted_reads,

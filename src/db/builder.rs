@@ -16,11 +16,11 @@ use crate::write::summary::Summary;
 /// Entries come in the table's order: user keys ascending, the versions of each newest first.
 ///
 /// ```
-/// use leveltable::{DbTable, DbTableBuilder, db::Version};
+/// use leveltable::{DbTable, WriteOptions, db::Version};
 ///
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let path = dir.path().join("000005.ldb");
-/// let mut builder = DbTableBuilder::create(&path)?;
+/// let mut builder = WriteOptions::new().create_db(&path)?;
 /// builder.put("apple", 9, "green")?;
 /// builder.put("apple", 4, "red")?;
 /// builder.delete("banana", 7)?;
@@ -60,17 +60,6 @@ impl WriteOptions {
         let mut options = self.clone();
         options.0.order = internal_order(self.0.order.clone());
         options
-    }
-}
-
-impl DbTableBuilder<NewFile> {
-    /// Starts a database's table at `path` with [`WriteOptions::new`]; see [`WriteOptions::create_db`].
-    ///
-    /// # Errors
-    ///
-    /// Same as [`WriteOptions::create`].
-    pub fn create(path: impl AsRef<Path>) -> Result<DbTableBuilder<NewFile>> {
-        WriteOptions::new().create_db(path)
     }
 }
 
@@ -141,14 +130,14 @@ impl<D: Destination> DbTableBuilder<D> {
     /// is this loop.
     ///
     /// ```
-    /// # use leveltable::{OpenOptions, WriteOptions};
+    /// # use leveltable::{OpenOptions, WriteOptions, db::Compaction};
     /// # let mut builder = WriteOptions::new().build_db(Vec::new());
     /// # builder.put("apple", 9, "green")?;
     /// # builder.put("apple", 4, "red")?;
     /// # let table = OpenOptions::new().open_db_source(builder.finish_into_writer()?.0)?;
     /// // A table with two versions of a key, of which no snapshot sees the older one.
     /// let mut compacted = WriteOptions::new().build_db(Vec::new());
-    /// compacted.extend(table.cursor().compact([]))?;
+    /// compacted.extend(Compaction::new(table.cursor(), []))?;
     /// assert_eq!(compacted.finish()?.properties.entries, 1);
     /// # Ok::<(), leveltable::Error>(())
     /// ```

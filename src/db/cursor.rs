@@ -6,10 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::comparator::{Comparator, Order};
-use crate::db::compaction::Compaction;
 use crate::db::entry::{DbEntry, check_entry};
-#[cfg(doc)]
-use crate::db::table::DbTable;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::internal_key::{InternalKey, MAX_SEQUENCE, ValueType, user_key, user_order};
 use crate::read::parts::bounds::Direction;
@@ -19,7 +16,7 @@ use crate::read::walk::table_walk::TableWalk;
 use crate::sorted_input::{SortedCursor, SortedInput};
 
 /// A position in one or several tables of a database, on an entry or between entries, that moves in both directions; made
-/// by [`DbTable::cursor`] and [`DbTable::merge`].
+/// by [`DbTable::cursor`](crate::DbTable::cursor) and [`DbTable::merge`](crate::DbTable::merge).
 ///
 /// Shows all entries: user keys in order, the versions of each newest first, deletions included. [`at`](DbCursor::at) makes
 /// it show what a snapshot sees: of each user key the newest version at or below a sequence number, and no user key whose
@@ -60,7 +57,7 @@ pub struct DbCursor {
     /// The order of user keys.
     order: Order,
     /// The sequence number of the snapshot that is shown; `None` if all entries are shown.
-    snapshot: Option<u64>,
+    pub(super) snapshot: Option<u64>,
     /// The current entry on the way back through a snapshot, if `on_kept`: the stored cursor has left it. On the way forward, a
     /// stored key with the user key whose other entries are passed over.
     kept: (Vec<u8>, Bytes),
@@ -84,41 +81,16 @@ impl DbCursor {
     /// deletion. [`MAX_SEQUENCE`] sees the newest of all.
     ///
     /// The cursor returned stands before the first entry. A move costs a step for every version that it passes over.
-    pub fn at(mut self, sequence: u64) -> DbCursor {
-        self.snapshot = Some(sequence);
+    pub fn at(self, sequence: u64) -> DbCursor {
+        self.restart(Some(sequence))
+    }
+
+    /// Shows a snapshot or all versions, from before the first entry.
+    pub(super) fn restart(mut self, snapshot: Option<u64>) -> DbCursor {
+        self.snapshot = snapshot;
         self.stored.rewind();
         self.on_kept = false;
         self
-    }
-
-    /// Starts a compaction of all entries, usually of a [merge](crate::DbTable::merge). The cursor's position and its snapshot do not
-    /// matter.
-    ///
-    /// It keeps the newest version of each user key, and each older one that one of `snapshots` sees: the newest at or
-    /// below that sequence number. Deletions are versions like others, since they hide older ones in tables that are not compacted;
-    /// see [`drop_deletions`](Compaction::drop_deletions). This is LevelDB's rule, except that LevelDB keeps all that is newer than
-    /// the oldest snapshot.
-    ///
-    /// ```
-    /// # use leveltable::{OpenOptions, WriteOptions};
-    /// # let mut file = Vec::new();
-    /// # let mut old = WriteOptions::new().build_db(&mut file);
-    /// old.put("apple", 9, "green")?;
-    /// old.put("apple", 6, "yellow")?; // not seen
-    /// old.put("apple", 4, "red")?; // seen at 5
-    /// old.delete("banana", 3)?;
-    /// # old.finish()?;
-    /// # let table = OpenOptions::new().open_db_source(file)?;
-    /// let mut builder = WriteOptions::new().build_db(Vec::new());
-    /// let mut kept = table.cursor().compact([5]).drop_deletions(true);
-    /// while let Some((key, value)) = kept.next()? {
-    ///     builder.add(key, value)?;
-    /// }
-    /// assert_eq!(builder.table_mut().entries(), 2);
-    /// # Ok::<(), leveltable::Error>(())
-    /// ```
-    pub fn compact(self, snapshots: impl IntoIterator<Item = u64>) -> Compaction {
-        Compaction::of_walk(self.stored, self.order, snapshots)
     }
 
     /// The walk over all versions, unless a snapshot is shown.
@@ -134,7 +106,7 @@ impl DbCursor {
 
     /// The current key; an empty one if the cursor is on no entry.
     #[inline]
-    fn internal_key(&self) -> InternalKey<'_> {
+    pub(super) fn internal_key(&self) -> InternalKey<'_> {
         InternalKey::of_checked(self.stored_key())
     }
 
@@ -192,8 +164,7 @@ impl DbCursor {
     }
 
     /// Offset, in its file, of the block that contains the current entry.
-    #[doc(hidden)] // for histories, which say where a version is
-    pub fn block_offset(&self) -> u64 {
+    pub(super) fn block_offset(&self) -> u64 {
         self.stored.block_offset()
     }
 
@@ -297,7 +268,7 @@ impl DbCursor {
     }
 
     /// Whether two stored keys have the same user key.
-    fn is_same_key(&self, a: &[u8], b: &[u8]) -> bool {
+    pub(super) fn is_same_key(&self, a: &[u8], b: &[u8]) -> bool {
         self.order.compare(user_key(a), user_key(b)).is_eq()
     }
 }

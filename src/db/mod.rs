@@ -6,13 +6,13 @@
 //! | to | use |
 //! |---|---|
 //! | look keys up in one table, or walk it | [`DbTable`](crate::DbTable) |
-//! | see it as of a sequence number | [`DbTable::at`](crate::DbTable::at), which makes a [`Snapshot`] |
+//! | see it as of a sequence number | [`DbTable::at`](crate::DbTable::at) to look keys up, [`DbRange::at`] to walk |
 //! | walk several tables as one | [`DbTable::merge`](crate::DbTable::merge), which makes a [`DbCursor`] |
 //! | put a memtable among them | [`DbRange::of`], of a [`SortedCursor`](crate::SortedCursor) |
 //! | put a level of tables among them, which are opened when they are needed | [`DbRange::of_run`], of a [`TableRun`](crate::TableRun) |
 //! | keep many tables open | [`TableCache`](crate::TableCache) |
 //! | write a table | [`DbTableBuilder`](crate::DbTableBuilder) |
-//! | keep only what somebody can still see | [`DbCursor::compact`], which makes a [`Compaction`] |
+//! | keep only what somebody can still see | [`Compaction`] |
 //! | take stored keys apart | [`InternalKey`] |
 //!
 //! A table alone does not say what the database holds: newer versions may lie in other tables and in the log. The crate

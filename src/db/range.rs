@@ -4,25 +4,21 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 
-use crate::comparator::Order;
 use crate::db::cursor::DbCursor;
 use crate::db::entry::DbEntry;
-#[cfg(doc)]
-use crate::db::{snapshot::Snapshot, table::DbTable};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::internal_key::{InternalKey, MAX_SEQUENCE, ValueType, user_order};
-use crate::read::parts::bounds::{Bounds, Direction, KeyRange, prefix_bounds_from};
+use crate::read::parts::bounds::{Bounds, Direction, KeyRange};
 use crate::read::table::Table;
 use crate::read::walk::cursor::Cursor;
 use crate::read::walk::ends::DoubleEnded;
 use crate::read::walk::inputs::sorted_range;
-use crate::read::walk::range::no_prefix_in;
 use crate::read::walk::run::TableRun;
 use crate::read::walk::table_walk::TableWalk;
 use crate::sorted_input::{SortedCursor, SortedInput};
 
-/// Entries of a database's tables, from both ends; made by [`DbTable::range`], [`Snapshot::range`] and the like, or from
-/// a [`DbCursor`].
+/// Entries of a database's tables, from both ends; made by [`DbTable::range`](crate::DbTable::range) and the like, or from a [`DbCursor`].
+/// [`at`](DbRange::at) a sequence number, what a snapshot sees.
 ///
 /// Ends after its first error. [`advance`](DbRange::advance) lends entries; as an iterator, it copies each user key, and values are slices
 /// of their blocks. Once an entry is taken from the back, it has two cursors.
@@ -38,7 +34,7 @@ use crate::sorted_input::{SortedCursor, SortedInput};
 /// builder.finish()?;
 /// let table = OpenOptions::new().open_db_source(file)?;
 /// assert_eq!(table.range("a"..).count(), 3);
-/// assert_eq!(table.at(8).range("a"..).count(), 1);
+/// assert_eq!(table.range("a"..).at(8).count(), 1);
 /// # Ok::<(), leveltable::Error>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -46,10 +42,9 @@ use crate::sorted_input::{SortedCursor, SortedInput};
 pub struct DbRange(DoubleEnded<DbCursor>);
 
 impl DbRange {
-    /// The range as a snapshot of `sequence` sees it.
-    pub(super) fn at(mut self, sequence: u64) -> DbRange {
-        self.0.front = self.0.front.at(sequence);
-        self
+    /// Shows what a snapshot of `sequence` sees, from both ends of the range: see [`DbCursor::at`].
+    pub fn at(self, sequence: u64) -> DbRange {
+        DbRange(self.0.restart(|cursor| cursor.at(sequence)))
     }
 
     /// The entries of a sorted input whose user keys are within `bounds`, from either end, or for a merge: see
@@ -88,27 +83,11 @@ impl DbRange {
         DbRange::of_walk(TableWalk::of_run(run, stored_bounds(bounds)), None)
     }
 
-    /// The entries of a table whose user keys are within `bounds`.
-    pub(super) fn of_table(table: &Table, bounds: impl KeyRange) -> DbRange {
+    /// The entries of a table whose user keys are within bounds, or an error.
+    pub(super) fn of_table(table: &Table, (bounds, error): (Bounds, Option<Error>)) -> DbRange {
         let mut cursor = Cursor::of_table(table, stored_bounds(bounds));
-        let error = cursor.ask_prefixes().err();
+        let error = error.or_else(|| cursor.ask_prefixes().err());
         DbRange::of_walk(TableWalk::One(cursor), error)
-    }
-
-    /// The entries of a table whose user keys begin with `prefix`, and are at or after `start`, in the order of user keys.
-    pub(super) fn of_prefix(
-        table: &Table,
-        order: &Order,
-        prefix: impl AsRef<[u8]>,
-        start: Bound<impl AsRef<[u8]>>,
-    ) -> DbRange {
-        match no_prefix_in(order) {
-            Some(error) => {
-                let cursor = DbRange::of_table(table, ..).into_cursor();
-                DbRange(DoubleEnded::new(cursor, Some(error)))
-            }
-            None => DbRange::of_table(table, prefix_bounds_from(prefix.as_ref(), start)),
-        }
     }
 
     fn of_walk(walk: TableWalk, error: Option<Error>) -> DbRange {
@@ -187,26 +166,10 @@ impl DbRange {
         self.0.lent().map_or_else(Bytes::new, DbCursor::value_bytes)
     }
 
-    /// Takes the next entry from an end, for [`lent`](DbRange::lent) to lend. Returns `false` if none is left.
-    #[doc(hidden)] // for the databases, which lend from both ends
-    #[inline]
-    pub fn advance_from(&mut self, back: bool) -> Result<bool> {
-        self.0.advance(direction(back))
-    }
-
-    /// The cursor on the entry last taken from an end.
-    #[doc(hidden)] // for the databases, which lend from both ends
-    #[inline]
-    pub fn lent(&self, back: bool) -> &DbCursor {
-        self.0.cursor(direction(back))
-    }
-}
-
-fn direction(back: bool) -> Direction {
-    if back {
-        Direction::Backward
-    } else {
-        Direction::Forward
+    /// Offset, in its file, of the block that contains the current entry.
+    #[doc(hidden)] // for histories, which say where a version is
+    pub fn block_offset(&self) -> u64 {
+        self.0.lent().map_or(0, DbCursor::block_offset)
     }
 }
 
@@ -223,13 +186,14 @@ fn not_internal_order(walk: &TableWalk) -> Option<Error> {
     (!is_internal).then(|| Error::new(ErrorKind::Comparator, message()))
 }
 
-/// The entries from the cursor's position on: from the current one, or from the first if the cursor stands before it.
+/// All that the cursor shows, wherever it stands.
 impl IntoIterator for DbCursor {
     type Item = Result<DbEntry>;
     type IntoIter = DbRange;
 
     fn into_iter(self) -> DbRange {
-        DbRange(DoubleEnded::new(self, None))
+        let snapshot = self.snapshot;
+        DbRange(DoubleEnded::new(self.restart(snapshot), None))
     }
 }
 

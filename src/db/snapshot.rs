@@ -1,29 +1,23 @@
 //! A database's table as of a sequence number: lookups of one user key or many, and ranges.
 
-use std::ops::Bound;
-
 use bytes::Bytes;
 
 use crate::comparator::Order;
-use crate::db::cursor::DbCursor;
 use crate::db::entry::{DbEntry, Version};
-use crate::db::range::DbRange;
-#[cfg(doc)]
-use crate::db::table::DbTable;
 use crate::error::Result;
 use crate::format::block::Block;
 use crate::format::block_cursor::BlockCursor;
 use crate::format::block_search::SearchPart;
 use crate::format::internal_key::{InternalKey, not_internal, user_key};
-use crate::read::parts::bounds::KeyRange;
 use crate::read::parts::index::BlockRef;
 use crate::read::store::Loaded;
 use crate::read::table::Table;
 use crate::read::table::get_many::{Lookup, Unread};
 
-/// A table as of a sequence number: of each user key the newest version that is not newer; made by [`DbTable::at`].
+/// A table as of a sequence number: of each user key the newest version that is not newer; made by [`DbTable::at`](crate::DbTable::at).
 ///
-/// Lookups return deletions, after which an engine must not look in older tables. Ranges pass over deleted user keys.
+/// Lookups return deletions, after which an engine must not look in older tables. [`DbRange::at`](crate::db::DbRange::at) shows what a
+/// snapshot sees of a range.
 ///
 /// ```
 /// # use leveltable::{OpenOptions, WriteOptions, db::Version};
@@ -38,28 +32,20 @@ use crate::read::table::get_many::{Lookup, Unread};
 /// assert_eq!(snapshot.get("apple")?, Some(Version::Value("red".into())));
 /// assert_eq!(snapshot.get_entry("apple")?.map(|entry| entry.sequence), Some(4));
 /// assert_eq!(snapshot.get("banana")?, Some(Version::Deleted));
-/// assert_eq!(snapshot.iter().count(), 1);
+/// assert_eq!(table.iter().at(8).count(), 1, "the apple");
 /// # Ok::<(), leveltable::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy)]
 #[must_use]
 pub struct Snapshot<'t> {
-    table: &'t Table,
+    /// Has internal keys.
+    pub(super) table: &'t Table,
     /// The order of user keys.
-    order: &'t Order,
-    sequence: u64,
+    pub(super) order: &'t Order,
+    pub(super) sequence: u64,
 }
 
-impl<'t> Snapshot<'t> {
-    /// Of a table of internal keys, whose user keys are in this order.
-    pub(super) fn new(table: &'t Table, order: &'t Order, sequence: u64) -> Snapshot<'t> {
-        Snapshot {
-            table,
-            order,
-            sequence,
-        }
-    }
-
+impl Snapshot<'_> {
     /// Returns the version of `user_key` that the snapshot sees; `None` if the table holds none.
     ///
     /// Reads at most one data block, and none if the filter rejects the key. Reads a second one if an index key has this user
@@ -117,60 +103,6 @@ impl<'t> Snapshot<'t> {
         unread.search_held(wanted, &mut search)?;
         unread.search(&mut search)?;
         Ok(entries)
-    }
-
-    /// Whether the snapshot sees a value of `user_key`: `false` if it was deleted, or the table holds none.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`get`](Snapshot::get).
-    pub fn contains_key(&self, user_key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(matches!(self.get(user_key)?, Some(Version::Value(_))))
-    }
-
-    /// Returns a [cursor](DbCursor) over what the snapshot sees, before the first entry. Reads nothing yet.
-    pub fn cursor(&self) -> DbCursor {
-        self.iter().into_cursor()
-    }
-
-    /// Returns an iterator over all that the snapshot sees, from either end. Reads nothing until the first entry is taken.
-    pub fn iter(&self) -> DbRange {
-        self.range(..)
-    }
-
-    /// Returns an iterator over the user keys within `bounds` that the snapshot sees, from either end; see [`DbTable::range`].
-    pub fn range(&self, bounds: impl KeyRange) -> DbRange {
-        DbRange::of_table(self.table, bounds).at(self.sequence)
-    }
-
-    /// Returns an iterator over the user keys that begin with `prefix` and that the snapshot sees, from either end; see
-    /// [`DbTable::prefix`].
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbRange {
-        self.prefix_from(prefix, Bound::<&[u8]>::Unbounded)
-    }
-
-    /// Returns the entries of [`prefix`](Snapshot::prefix) whose user keys are at or after `start`; see
-    /// [`Table::prefix_from`].
-    pub fn prefix_from(&self, prefix: impl AsRef<[u8]>, start: Bound<impl AsRef<[u8]>>) -> DbRange {
-        DbRange::of_prefix(self.table, self.order, prefix, start).at(self.sequence)
-    }
-
-    /// Returns the first entry that the snapshot sees; `None` if there is none.
-    ///
-    /// # Errors
-    ///
-    /// Errors of reading a data block; see [`Table::get`].
-    pub fn first(&self) -> Result<Option<DbEntry>> {
-        self.iter().next().transpose()
-    }
-
-    /// Returns the last entry that the snapshot sees; `None` if there is none.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`first`](Snapshot::first).
-    pub fn last(&self) -> Result<Option<DbEntry>> {
-        self.iter().next_back().transpose()
     }
 
     /// Searches `block`, and the following ones that may hold more versions, for the first entry at or after `target`. `None` if it

@@ -10,11 +10,7 @@ use crate::db::cursor::DbCursor;
 use crate::db::entry::Version;
 use crate::db::range::{DbRange, stored_bounds};
 use crate::db::snapshot::Snapshot;
-#[cfg(doc)]
-use crate::error::ErrorKind;
 use crate::error::{Result, Section};
-#[cfg(doc)]
-use crate::format::internal_key::InternalKeyComparator;
 use crate::format::internal_key::{
     InternalKey, MAX_SEQUENCE, internal_order, not_internal, user_key,
 };
@@ -26,6 +22,7 @@ use crate::read::store::ReadOptions;
 use crate::read::table::Table;
 use crate::read::table::opened::Opened;
 use crate::read::table::table_cache::OpenTable;
+use crate::read::walk::range::prefix_range;
 use crate::read::walk::table_walk::TableWalk;
 
 /// A table of a LevelDB database (`000005.ldb` beside `CURRENT` and `MANIFEST-*`): user keys with
@@ -62,8 +59,8 @@ impl OpenOptions {
     ///
     /// # Errors
     ///
-    /// Same as [`open`](OpenOptions::open), and [`ErrorKind::Corruption`] if an index key that is read is not an internal key, as
-    /// in a plain table.
+    /// Same as [`open`](OpenOptions::open), and [`ErrorKind::Corruption`](crate::ErrorKind::Corruption) if an index key that is read is
+    /// not an internal key, as in a plain table.
     pub fn open_db(&self, path: impl AsRef<Path>) -> Result<DbTable> {
         self.open_db_source(Source::open(path)?)
     }
@@ -110,7 +107,11 @@ impl DbTable {
 
     /// Returns the table as of `sequence`. [`MAX_SEQUENCE`] sees the newest versions.
     pub fn at(&self, sequence: u64) -> Snapshot<'_> {
-        Snapshot::new(&self.table, &self.order, sequence)
+        Snapshot {
+            table: &self.table,
+            order: &self.order,
+            sequence,
+        }
     }
 
     /// Returns the newest version of `user_key`, like [`Snapshot::get`] at [`MAX_SEQUENCE`]; `None` if the table holds
@@ -140,7 +141,7 @@ impl DbTable {
     }
 
     /// All entries: user keys in order, the versions of each newest first, deletions included; from either end. For
-    /// those that a snapshot sees, use [`at`](DbTable::at). Reads nothing until the first entry is taken.
+    /// those that a snapshot sees, use [`DbRange::at`]. Reads nothing until the first entry is taken.
     pub fn iter(&self) -> DbRange {
         self.range(..)
     }
@@ -148,7 +149,7 @@ impl DbTable {
     /// All entries of the user keys within `bounds`, from either end. Checks a filter of the prefixes of user
     /// keys like [`Table::range`], and may read it; reads nothing else until the first entry is taken.
     pub fn range(&self, bounds: impl KeyRange) -> DbRange {
-        DbRange::of_table(&self.table, bounds)
+        DbRange::of_table(&self.table, (bounds.key_bounds(), None))
     }
 
     /// All entries of the user keys that begin with `prefix`, like [`range`](DbTable::range).
@@ -161,7 +162,8 @@ impl DbTable {
 
     /// The entries of [`prefix`](DbTable::prefix) whose user keys are at or after `start`; see [`Table::prefix_from`].
     pub fn prefix_from(&self, prefix: impl AsRef<[u8]>, start: Bound<impl AsRef<[u8]>>) -> DbRange {
-        DbRange::of_prefix(&self.table, &self.order, prefix, start)
+        let range = prefix_range(Some(&self.order), prefix.as_ref(), start);
+        DbRange::of_table(&self.table, range)
     }
 
     /// Returns a cursor over the entries of several tables of one database, or of [ranges](DbTable::range) of them, before
@@ -201,8 +203,8 @@ impl DbTable {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Comparator`] if the names of the orders of the tables' user keys differ, or an order is not known.
-    /// [`ErrorKind::InvalidState`] for a range that shows a snapshot, and for a range or a cursor that was advanced.
+    /// [`ErrorKind::Comparator`](crate::ErrorKind::Comparator) if the names of the orders of the tables' user keys differ, or an order is
+    /// not known. [`ErrorKind::InvalidState`](crate::ErrorKind::InvalidState) for a range that shows a snapshot or was advanced.
     pub fn merge<R: Into<DbRange>>(inputs: impl IntoIterator<Item = R>) -> Result<DbCursor> {
         let versions = inputs.into_iter().map(|input| input.into().into_versions());
         let merged = TableWalk::merge(versions)?;
@@ -230,7 +232,7 @@ impl DbTable {
         Ok(key.map(|key| key.slice_ref(user_key(&key))))
     }
 
-    /// The table as it is stored: internal keys in [`InternalKeyComparator`] order. For statistics, and
+    /// The table as it is stored: internal keys in [`InternalKeyComparator`](crate::db::InternalKeyComparator) order. For statistics, and
     /// for cursors over stored keys. A lookup of a user key there is an error, unless its last eight bytes happen to form a sequence
     /// number and a type.
     pub fn as_table(&self) -> &Table {

@@ -116,20 +116,7 @@ pub trait FilterPolicy: Debug + Send + Sync {
     }
 }
 
-/// The number of filters in a filter block, and whether one covers the whole table; see
-/// [`Table::filter_layout`](crate::Table::filter_layout).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FilterLayout {
-    /// Number of filters, empty ones included.
-    pub filters: usize,
-    /// Whether one filter covers the whole table. Lookups then check it before they search the index, or after it in a table in
-    /// memory if the previous key passed.
-    pub whole_table: bool,
-}
-
-/// A filter that lookups use, or that a builder has written; see [`Table::filter`](crate::Table::filter) and
-/// [`Summary`](crate::Summary::filter).
+/// A filter that lookups use; see [`Table::filter`](crate::Table::filter).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FilterEntry {
@@ -145,15 +132,6 @@ impl FilterEntry {
     /// Bytes of memory that it takes, apart from the structure itself.
     pub(crate) fn weight(&self) -> usize {
         self.policy.capacity() + self.prefixes.as_ref().map_or(0, String::capacity)
-    }
-
-    /// Bits of filter for each key of a table of `entries` entries (see [`Table::entries`](crate::Table::entries)); 0 without entries.
-    pub fn bits_per_key(&self, entries: u64) -> f64 {
-        if entries == 0 {
-            0.0
-        } else {
-            self.bytes as f64 * 8.0 / entries as f64
-        }
     }
 }
 

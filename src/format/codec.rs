@@ -56,15 +56,12 @@ pub enum Compression {
     Snappy,
     /// Zstandard at this level, as written by LevelDB since 2023. LevelDB's default level is 1.
     #[cfg(feature = "zstd")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "zstd")))]
     Zstd(i32),
     /// zlib at this level, 0 to 9, as in older Minecraft worlds. Stock LevelDB cannot read it.
     #[cfg(feature = "zlib")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "zlib")))]
     Zlib(i32),
     /// Raw deflate at this level, 0 to 9, as in Minecraft worlds. Stock LevelDB cannot read it.
     #[cfg(feature = "zlib")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "zlib")))]
     Deflate(i32),
 }
 
@@ -91,30 +88,29 @@ impl Compression {
 
     /// The codec's name, such as `snappy`.
     pub const fn name(self) -> &'static str {
-        match self {
-            Compression::None => "none",
-            Compression::Snappy => "snappy",
-            #[cfg(feature = "zstd")]
-            Compression::Zstd(_) => "zstd",
-            #[cfg(feature = "zlib")]
-            Compression::Zlib(_) => "zlib",
-            #[cfg(feature = "zlib")]
-            Compression::Deflate(_) => "deflate",
-        }
+        self.words().0
     }
 
     /// Description for the tool's help.
     #[doc(hidden)]
     pub const fn about(self) -> &'static str {
+        self.words().1
+    }
+
+    /// Its name and its description.
+    const fn words(self) -> (&'static str, &'static str) {
         match self {
-            Compression::None => "No compression",
-            Compression::Snappy => "LevelDB's default",
+            Compression::None => ("none", "No compression"),
+            Compression::Snappy => ("snappy", "LevelDB's default"),
             #[cfg(feature = "zstd")]
-            Compression::Zstd(_) => "Zstandard: smaller; LevelDB reads it since 2023",
+            Compression::Zstd(_) => ("zstd", "Zstandard: smaller; LevelDB reads it since 2023"),
             #[cfg(feature = "zlib")]
-            Compression::Zlib(_) => "zlib; Mojang's LevelDB (Minecraft) reads it",
+            Compression::Zlib(_) => ("zlib", "zlib; Mojang's LevelDB (Minecraft) reads it"),
             #[cfg(feature = "zlib")]
-            Compression::Deflate(_) => "Raw deflate; Mojang's LevelDB (Minecraft) reads it",
+            Compression::Deflate(_) => (
+                "deflate",
+                "Raw deflate; Mojang's LevelDB (Minecraft) reads it",
+            ),
         }
     }
 
@@ -225,11 +221,23 @@ impl Compressor {
         let codec = match self.compression {
             // Snappy does not accept a block of nearly 4 GiB.
             Compression::Snappy if snap::raw::max_compress_len(block.len()) > 0 => {
-                self.append_snappy(block, out)?
+                let room = out.room(snap::raw::max_compress_len(block.len()));
+                let len = self.snappy.compress(block, room)?;
+                out.commit(len);
+                SNAPPY
             }
             Compression::None | Compression::Snappy => RAW,
             #[cfg(feature = "zstd")]
-            Compression::Zstd(level) => self.append_zstd(block, level, out)?,
+            Compression::Zstd(level) => {
+                let compressor = match &mut self.zstd {
+                    Some(compressor) => compressor,
+                    none => none.insert(zstd::bulk::Compressor::new(level)?),
+                };
+                let room = out.room(zstd::zstd_safe::compress_bound(block.len()));
+                let len = compressor.compress_to_buffer(block, room)?;
+                out.commit(len);
+                ZSTD_OR_ZLIB
+            }
             #[cfg(feature = "zlib")]
             Compression::Zlib(level) => {
                 let encoder = ZlibEncoder::new(block, flate2::Compression::new(level as u32));
@@ -250,25 +258,6 @@ impl Compressor {
         out.truncate(start);
         out.extend(block);
         Ok(RAW)
-    }
-
-    fn append_snappy(&mut self, block: &[u8], out: &mut Buffer) -> io::Result<u8> {
-        let room = out.room(snap::raw::max_compress_len(block.len()));
-        let len = self.snappy.compress(block, room)?;
-        out.commit(len);
-        Ok(SNAPPY)
-    }
-
-    #[cfg(feature = "zstd")]
-    fn append_zstd(&mut self, block: &[u8], level: i32, out: &mut Buffer) -> io::Result<u8> {
-        let compressor = match &mut self.zstd {
-            Some(compressor) => compressor,
-            none => none.insert(zstd::bulk::Compressor::new(level)?),
-        };
-        let room = out.room(zstd::zstd_safe::compress_bound(block.len()));
-        let len = compressor.compress_to_buffer(block, room)?;
-        out.commit(len);
-        Ok(ZSTD_OR_ZLIB)
     }
 }
 

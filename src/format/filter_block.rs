@@ -104,7 +104,7 @@ pub struct FilterBlockReader {
     /// Total length of the filters, and so the offset of the offsets. At most the length of `contents` less 5.
     filters_len: usize,
     /// Number of filters, empty ones included.
-    pub(crate) filter_count: usize,
+    filter_count: usize,
     base_lg: u8,
 }
 

@@ -21,8 +21,6 @@ use super::footer::BlockHandle;
 use super::pieces_input::{Input, PIECE_LEN, part};
 use super::{Defect, require};
 use crate::coding::{fixed32_at, put_fixed32, put_varint};
-#[cfg(any(doc, test))]
-use crate::filter::RibbonFilterPolicy;
 use crate::filter::{RibbonLayout, RibbonProbe};
 
 /// Length of what follows the filter: its offset, the offset of the offsets, lg(base).
@@ -152,7 +150,7 @@ impl FilterPieces {
         (0..self.len()).try_for_each(|i| self.check(i, part(block, self.handle, self.range(i))))
     }
 
-    /// Whether the filter may have a key with this [hash](RibbonFilterPolicy::hash). `piece` returns a [checked](Self::check)
+    /// Whether the filter may have a key with this [hash](crate::filter::RibbonFilterPolicy::hash). `piece` returns a [checked](Self::check)
     /// piece by its number, if it is in memory. `None` if a piece is [missing](Self::missing).
     ///
     /// A filter that contradicts itself may have every key.
@@ -269,7 +267,7 @@ mod tests {
     use super::super::filter_block::FilterBlockBuilder;
     use super::super::pieces::{Pieces, PiecesBuilder};
     use super::*;
-    use crate::filter::FilterPolicy;
+    use crate::filter::{FilterPolicy, RibbonFilterPolicy};
     use crate::format::block::BlockBuilder;
 
     const OFFSET: u64 = 1_000;

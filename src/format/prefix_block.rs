@@ -39,13 +39,10 @@ pub(crate) struct PrefixBlockBuilder {
 }
 
 impl PrefixBlockBuilder {
-    pub(crate) fn new(
-        extractor: Arc<dyn PrefixExtractor>,
-        policy: RibbonFilterPolicy,
-    ) -> PrefixBlockBuilder {
+    pub(crate) fn new(extractor: Arc<dyn PrefixExtractor>) -> PrefixBlockBuilder {
         PrefixBlockBuilder {
             extractor,
-            block: FilterBlockBuilder::new(policy.builder(), true),
+            block: FilterBlockBuilder::new(RibbonFilterPolicy::DEFAULT.builder(), true),
             last: None,
         }
     }
@@ -76,10 +73,6 @@ impl PrefixBlockBuilder {
         true
     }
 
-    pub(crate) fn extractor(&self) -> Arc<dyn PrefixExtractor> {
-        self.extractor.clone()
-    }
-
     /// Returns the block; see [`FilterBlockBuilder::finish`].
     pub(crate) fn finish(self) -> Option<Vec<u8>> {
         // No data block comes before it: lg(base) is 0.
@@ -97,8 +90,8 @@ mod tests {
     use crate::filter::DelimitedPrefix;
 
     fn block(policy: RibbonFilterPolicy, keys: &[&str]) -> Vec<u8> {
-        let extractor = Arc::new(DelimitedPrefix::new(b'/'));
-        let mut builder = PrefixBlockBuilder::new(extractor, policy);
+        let mut builder = PrefixBlockBuilder::new(Arc::new(DelimitedPrefix::new(b'/')));
+        builder.block = FilterBlockBuilder::new(policy.builder(), true);
         let mut previous = None;
         for key in keys {
             let key = key.as_bytes();
@@ -220,7 +213,7 @@ mod tests {
             (Arc::new(Shy), &["abcdefg"]),
         ];
         for (extractor, keys) in broken {
-            let mut builder = PrefixBlockBuilder::new(extractor, RibbonFilterPolicy::DEFAULT);
+            let mut builder = PrefixBlockBuilder::new(extractor);
             let mut previous = None;
             let mut refused = false;
             for key in keys.iter().map(|key| key.as_bytes()) {
@@ -230,8 +223,7 @@ mod tests {
             assert!(refused, "{keys:?}");
         }
         // A key is rejected, and another takes its place.
-        let policy = RibbonFilterPolicy::DEFAULT;
-        let mut builder = PrefixBlockBuilder::new(Arc::new(LastSlash), policy);
+        let mut builder = PrefixBlockBuilder::new(Arc::new(LastSlash));
         assert!(builder.add_key(None, b"a/1"));
         assert!(!builder.add_key(Some(b"a/1"), b"a/b/1"));
         assert!(builder.add_key(Some(b"a/1"), b"a/2"));

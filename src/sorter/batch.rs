@@ -21,7 +21,6 @@ const PLACE_BITS: u32 = 60;
 const AHEAD: (usize, usize) = (12, 192);
 
 /// Entries in the order in which they were added; a sorted input after [`sort`](Batch::sort).
-#[derive(Debug)]
 pub(super) struct Batch {
     pub(super) order: Order,
     pub(super) keep_all: bool,

@@ -4,8 +4,6 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::comparator::{Comparator, Order};
-#[cfg(doc)]
-use crate::error::ErrorKind;
 use crate::error::Result;
 use crate::sorted_input::SortedInput;
 use crate::sorter::batch::Batch;
@@ -44,7 +42,6 @@ const FAN_IN: usize = 32;
 /// To show progress, count the entries that you add, then those that you take: as many as [`entries`](Sorter::entries), or fewer if keys
 /// repeat. [`progress`](Sorter::progress) reports the work in between. C++ LevelDB has no sorter: its memtable and its compactions sort
 /// what is written to a database.
-#[derive(Debug)]
 #[must_use]
 pub struct Sorter {
     batch: Batch,
@@ -54,6 +51,15 @@ pub struct Sorter {
     runs: Vec<Run>,
     entries: u64,
     progress: Progress,
+}
+
+/// Short: shows how many entries were added.
+impl fmt::Debug for Sorter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sorter")
+            .field("entries", &self.entries)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for Sorter {
@@ -72,7 +78,7 @@ impl Sorter {
             directory: std::env::temp_dir(),
             runs: Vec::new(),
             entries: 0,
-            progress: Progress::default(),
+            progress: Box::new(|_| ()),
         }
     }
 
@@ -114,8 +120,12 @@ impl Sorter {
     ///
     /// This shows that work goes on while a single [`add`](Sorter::add) merges 32 files. Only then are bytes of the same entries written
     /// again.
-    pub fn progress(mut self, show: impl FnMut(u64) + Send + Sync + 'static) -> Sorter {
-        self.progress.show = Some(Box::new(show));
+    pub fn progress(mut self, mut show: impl FnMut(u64) + Send + Sync + 'static) -> Sorter {
+        let mut written = 0;
+        self.progress = Box::new(move |bytes| {
+            written += bytes;
+            show(written);
+        });
         self
     }
 
@@ -124,8 +134,8 @@ impl Sorter {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`], with the directory of the temporary file, if that cannot be written. The entry is not added, but nothing else is
-    /// lost: once there is room, add it again.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), with the directory of the temporary file, if that cannot be written. The entry is not
+    /// added, but nothing else is lost: once there is room, add it again.
     pub fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
         if !self.batch.has_room(key, value, self.memory) {
@@ -145,7 +155,7 @@ impl Sorter {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] if a temporary file cannot be read.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if a temporary file cannot be read.
     pub fn finish(mut self) -> Result<Sorted> {
         self.batch.sort();
         let mut sorted = self.merge(&self.runs)?;

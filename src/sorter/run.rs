@@ -1,6 +1,5 @@
 //! Sorted entries in temporary files.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -36,34 +35,14 @@ pub(super) fn split_entry(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
 }
 
 /// Sorted entries in a file. The runs of a level were merged from those of the level before.
-#[derive(Debug)]
 pub(super) struct Run {
     file: Arc<File>,
     bytes: u64,
     pub(super) level: u32,
 }
 
-/// The number of bytes that a sorter has written to temporary files, and the callback that shows it.
-#[derive(Default)]
-pub(super) struct Progress {
-    pub(super) show: Option<Box<dyn FnMut(u64) + Send + Sync>>,
-    written: u64,
-}
-
-impl fmt::Debug for Progress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes written", self.written)
-    }
-}
-
-impl Progress {
-    fn add(&mut self, bytes: u64) {
-        self.written += bytes;
-        if let Some(show) = &mut self.show {
-            show(self.written);
-        }
-    }
-}
+/// Is told how many bytes were written to a temporary file.
+pub(super) type Progress = Box<dyn FnMut(u64) + Send + Sync>;
 
 /// Writes all entries of `input` to a file that disappears when it is closed. Adds the bytes of each write to `progress`.
 pub(super) fn write_run(
@@ -83,7 +62,7 @@ pub(super) fn write_run(
         if buffer.len() >= BUFFER || !has_more {
             file.write_all(&buffer).map_err(failed)?;
             bytes += buffer.len() as u64;
-            progress.add(buffer.len() as u64);
+            progress(buffer.len() as u64);
             buffer.clear();
         }
     }

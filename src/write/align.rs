@@ -1,7 +1,5 @@
-//! Where blocks begin and end in an aligned table: see [`WriteOptions::block_align`].
+//! Where blocks begin and end in an aligned table: see [`WriteOptions::block_align`](crate::WriteOptions::block_align).
 
-#[cfg(doc)]
-use crate::WriteOptions;
 use crate::format::frame::TRAILER_LEN;
 use crate::format::page::{PAGE_LEN, padding};
 

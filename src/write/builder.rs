@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use crate::comparator::{Order, common_prefix};
 use crate::error::{Error, ErrorKind, Result, Section};
-use crate::filter::{PrefixExtractor, RibbonFilterPolicy};
 use crate::format::Defect;
 use crate::format::block::{Block, BlockBuilder};
 use crate::format::block_cursor::BlockCursor;
@@ -124,7 +123,6 @@ impl<W: io::Write> TableBuilder<W> {
 impl<D: Destination> TableBuilder<D> {
     /// A builder of the table at `path`, if that is known. If a setting is out of its range, every call fails.
     pub(super) fn new(settings: &Settings, destination: D, path: Option<PathBuf>) -> Self {
-        let prefixes = settings.prefixes.clone();
         TableBuilder {
             file: Output::new(
                 destination,
@@ -135,8 +133,7 @@ impl<D: Destination> TableBuilder<D> {
             data: BlockBuilder::new(settings.restart_interval),
             index: BlockBuilder::new(1),
             filter: settings.filter_builder(),
-            prefixes: prefixes
-                .map(|extractor| PrefixBlockBuilder::new(extractor, RibbonFilterPolicy::DEFAULT)),
+            prefixes: settings.prefixes.clone().map(PrefixBlockBuilder::new),
             pending: None,
             pages: settings
                 .block_align
@@ -184,8 +181,7 @@ impl<D: Destination> TableBuilder<D> {
             let previous = (self.summary.properties.entries > 0).then_some(&self.data.last_key);
             let previous = previous.map(|previous| order.filter_key(previous));
             if !prefixes.add_key(previous, order.filter_key(key)) {
-                let extractor = prefixes.extractor();
-                return Err(self.breaks_rule(&*extractor, key));
+                return Err(self.breaks_rule(key));
             }
         }
         if ends_block {
@@ -456,11 +452,12 @@ impl<D: Destination> TableBuilder<D> {
 
     /// The error of a prefix extractor that breaks its rule at `key`.
     #[cold]
-    fn breaks_rule(&self, extractor: &dyn PrefixExtractor, key: &[u8]) -> Error {
+    fn breaks_rule(&self, key: &[u8]) -> Error {
+        let extractor = self.settings.prefixes.as_ref();
         let why = format!(
             "the prefix extractor {:?} breaks its rule at the key {}: every key that begins with a prefix must have \
              that prefix",
-            extractor.name(),
+            extractor.map_or("", |extractor| extractor.name()),
             self.settings.order.describe_key(key)
         );
         Error::new(ErrorKind::InvalidState, why)

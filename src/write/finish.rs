@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::comparator::common_prefix;
 use crate::error::Result;
-use crate::filter::{FilterEntry, FilterPolicy, RibbonFilterPolicy};
+use crate::filter::{FilterPolicy, RibbonFilterPolicy};
 use crate::format::block::BlockBuilder;
 use crate::format::filter_block::{FILTER_PREFIX, FilterBlockBuilder};
 use crate::format::footer::{BlockHandle, Footer};
@@ -52,16 +52,14 @@ impl<'b, D: Destination> Tail<'b, D> {
         let divides = settings.properties && summary.properties.entries > 0;
         let index = settings.properties.then(|| self.write_index(divides));
         let index = index.transpose()?;
-        if let Some(prefixes) = prefixes {
-            let (policy, extractor) = (&RibbonFilterPolicy::DEFAULT, prefixes.extractor());
-            let filter = self.write_filter(prefixes.finish(), policy, Some(extractor.name()))?;
-            summary.prefix_filter = Some(filter);
+        if let (Some(prefixes), Some(extractor)) = (prefixes, &settings.prefixes) {
+            let policy = &RibbonFilterPolicy::DEFAULT;
+            self.write_filter(prefixes.finish(), policy, Some(extractor.name()))?;
         }
         if let (Some(filter), Some(policy)) = (filter, &settings.filter) {
-            let filter = self.write_filter(filter.finish(data_end), &**policy, None)?;
-            summary.properties.filter_bytes = Some(filter.bytes);
-            summary.properties.filter_policy = Some(filter.policy.clone());
-            summary.filter = Some(filter);
+            let handle = self.write_filter(filter.finish(data_end), &**policy, None)?;
+            summary.properties.filter_bytes = Some(handle.size);
+            summary.properties.filter_policy = Some(policy.name().to_owned());
         }
         if settings.properties {
             let block = summary.properties.encode();
@@ -111,7 +109,7 @@ impl<'b, D: Destination> Tail<'b, D> {
         block: Option<Vec<u8>>,
         policy: &dyn FilterPolicy,
         prefixes: Option<&str>,
-    ) -> Result<FilterEntry> {
+    ) -> Result<BlockHandle> {
         let name = policy.name();
         let block = block.ok_or_else(|| too_large(&format!("the filters of {name:?} do")))?;
         let key = match prefixes {
@@ -122,10 +120,6 @@ impl<'b, D: Destination> Tail<'b, D> {
         if let Some(pieces) = self.pieces.as_mut().filter(|_| policy.is_divided()) {
             pieces.add_filter(&block, handle.offset);
         }
-        Ok(FilterEntry {
-            policy: name.to_owned(),
-            prefixes: prefixes.map(str::to_owned),
-            bytes: handle.size,
-        })
+        Ok(handle)
     }
 }

@@ -7,10 +7,8 @@ use crate::filter::{BloomFilterPolicy, FilterPolicy, PrefixExtractor, RibbonFilt
 use crate::format::codec::{Compression, Compressor};
 use crate::format::filter_block::FilterBlockBuilder;
 use crate::format::internal_key::user_order;
-#[cfg(doc)]
-use crate::write::options::WriteOptions;
 
-/// The options of a table; see [`WriteOptions`].
+/// The options of a table; see [`WriteOptions`](crate::WriteOptions).
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) block_size: usize,
@@ -31,7 +29,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Those of [`WriteOptions::new`].
+    /// Those of [`WriteOptions::new`](crate::WriteOptions::new).
     pub(super) fn new() -> Settings {
         Settings {
             filter: Some(Arc::new(RibbonFilterPolicy::DEFAULT)),
@@ -41,7 +39,7 @@ impl Settings {
         }
     }
 
-    /// Those of [`WriteOptions::leveldb`].
+    /// Those of [`WriteOptions::leveldb`](crate::WriteOptions::leveldb).
     pub(super) fn leveldb() -> Settings {
         Settings {
             block_size: 4096,

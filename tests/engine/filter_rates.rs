@@ -17,7 +17,7 @@ fn every_policy_that_is_built_in_is_written_and_read() {
             builder.add(key(2 * i), b"value").unwrap();
         }
         let summary = builder.finish().unwrap();
-        assert_eq!(summary.filter.unwrap().policy, name);
+        assert_eq!(summary.properties.filter_policy.as_ref(), Some(&name));
         let table = OpenOptions::new().open_source(Bytes::from(file)).unwrap();
         assert_eq!(table.filter().unwrap().policy, name);
         for i in 0..2000 {

@@ -4,7 +4,7 @@ use std::cmp;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use leveltable::db::{InternalKey, MAX_SEQUENCE};
+use leveltable::db::{Compaction, InternalKey, MAX_SEQUENCE};
 use leveltable::{
     Compression, DbTable, ErrorKind, OpenOptions, RangeMap, Result, SortedEntries, SortedInput,
     SortedMap, Table, TableRange, WriteOptions,
@@ -70,9 +70,9 @@ fn inputs_of_databases_lend_stored_keys() {
     let mut inputs: Vec<Box<dyn SortedInput>> = vec![
         Box::new(table.cursor()),
         Box::new(table.iter()),
-        Box::new(table.at(MAX_SEQUENCE).range(..)),
+        Box::new(table.range(..).at(MAX_SEQUENCE)),
         Box::new(DbTable::merge([&table]).unwrap()),
-        Box::new(table.cursor().compact([])),
+        Box::new(Compaction::new(table.cursor(), [])),
     ];
     for input in &mut inputs {
         let entries = collect(&mut *input).unwrap();

@@ -53,7 +53,7 @@ fn a_range_that_was_advanced_cannot_be_merged() {
     let table = OpenOptions::new().open_db_source(file).unwrap();
     let words = ["a range shows a snapshot", "call `at` on the merge"];
     assert_says(
-        DbTable::merge([table.at(3).range(..)]),
+        DbTable::merge([table.range(..).at(3)]),
         ErrorKind::InvalidState,
         &words,
     );

@@ -1353,7 +1353,7 @@ fn a_filter_of_user_keys_is_not_asked_for_stored_keys() {
     builder.put("a", 6, "value").unwrap();
     builder.finish().unwrap();
     if let Ok(table) = OpenOptions::new().open_source(file) {
-        for entry in &table {
+        for entry in table.iter() {
             let (key, value) = entry.unwrap();
             assert_eq!(table.get(&key).unwrap(), Some(value));
         }

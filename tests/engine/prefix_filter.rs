@@ -285,7 +285,7 @@ fn assert_pages(
     let twice = expected.iter().flat_map(|key| [&key[..], &key[..]]);
     assert!(db.prefix_from(prefix, start.clone()).map(key).eq(twice));
     let once = expected.iter().map(|key| &key[..]);
-    assert!(db.at(9).prefix_from(prefix, start).map(key).eq(once));
+    assert!(db.prefix_from(prefix, start).at(9).map(key).eq(once));
 }
 
 #[test]
@@ -409,12 +409,16 @@ fn prefixes_longer_and_shorter_than_the_extractors_are_right() {
 fn another_extractors_filter_is_not_used() {
     let options = WriteOptions::new().prefix_filter(Mixed);
     let keys = [".ab1", ".ab2", "/1", "0"];
-    let (file, summary) = {
+    let file = {
         let mut builder = options.build(Vec::new());
         keys.iter().for_each(|key| builder.add(key, "").unwrap());
-        builder.finish_into_writer().unwrap()
+        builder.finish_into_writer().unwrap().0
     };
-    let written = summary.prefix_filter.unwrap();
+    let opened = OpenOptions::new()
+        .prefix_extractor(Mixed)
+        .open_source(file.clone());
+    let opened = opened.unwrap();
+    let written = opened.prefix_filter().unwrap();
     assert_eq!(written.prefixes.as_deref(), Some("test.Mixed(/,1,.,3)"));
 
     let table = OpenOptions::new().open_source(file.clone()).unwrap();
@@ -427,7 +431,7 @@ fn another_extractors_filter_is_not_used() {
         .prefix_extractor(FixedPrefix::new(3))
         .prefix_extractor(Mixed);
     let table = given.open_source(file.clone()).unwrap();
-    assert_eq!(table.prefix_filter(), Some(&written));
+    assert_eq!(table.prefix_filter(), Some(written));
     assert_eq!(table.prefix(".cd").count(), 0);
     assert_eq!(table.stats().prefix_rejected, 1);
     assert!(table.filter().is_some());

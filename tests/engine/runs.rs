@@ -256,7 +256,7 @@ fn the_last_of_equal_keys_ends_a_range() {
 }
 
 #[test]
-fn a_range_from_an_entry_on_lends_nothing_before_the_first_move() {
+fn a_range_of_a_cursor_lends_nothing_before_the_first_move() {
     let table = OpenOptions::new();
     let mut builder = WriteOptions::new().build(Vec::new());
     builder.add("apple", "red").unwrap();
@@ -269,5 +269,5 @@ fn a_range_from_an_entry_on_lends_nothing_before_the_first_move() {
     let mut range = cursor.into_iter();
     assert_eq!(range.key(), b"");
     assert!(range.advance().unwrap());
-    assert_eq!(range.key(), b"banana");
+    assert_eq!(range.key(), b"apple");
 }

@@ -111,8 +111,6 @@ pub(super) struct Filter {
     pub(super) policy: String,
     pub(super) bytes: u64,
     pub(super) bits_per_key: Option<f64>,
-    pub(super) filters: Option<usize>,
-    pub(super) whole_table: Option<bool>,
     pub(super) false_positive_rate: Option<f64>,
     pub(super) sampled_keys: Option<u64>,
 }

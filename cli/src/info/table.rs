@@ -87,7 +87,14 @@ pub(super) fn describe(
         record.last_key = Some(Key::of(&last, is_database));
     }
     if let (Some(filter), Some(n)) = (&mut record.filter, record.entries) {
-        filter.bits_per_key = table.filter().map(|filter| filter.bits_per_key(n));
+        let bits = |bytes: u64| {
+            if n == 0 {
+                0.0
+            } else {
+                bytes as f64 * 8.0 / n as f64
+            }
+        };
+        filter.bits_per_key = table.filter().map(|filter| bits(filter.bytes));
     }
     record.lacks_blocks = !unreadable.is_empty();
     record.prefix_filter = table.prefix_filter().map(|prefixes| OtherFilter {
@@ -173,11 +180,8 @@ fn measure(
     });
     let rate = rate.filter(|(sampled, _)| *sampled > 0);
     if let Some(filter) = &mut record.filter {
-        let layout = table.filter_layout().ok().flatten();
         filter.false_positive_rate = rate.map(|(sampled, passed)| passed as f64 / sampled as f64);
         filter.sampled_keys = rate.map(|(sampled, _)| sampled);
-        filter.filters = layout.map(|layout| layout.filters);
-        filter.whole_table = layout.map(|layout| layout.whole_table);
     }
     Ok(totals.first_key.zip(totals.last_key))
 }

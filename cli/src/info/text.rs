@@ -72,15 +72,10 @@ pub(super) fn lines_of(record: &TableRecord) -> Vec<String> {
 fn add_filters(record: &TableRecord, lines: &mut Vec<String>) {
     let unused = record.unused_filters.iter();
     if let Some(filter) = &record.filter {
-        let span = match (filter.whole_table, filter.filters) {
-            (Some(true), _) => ", one for the whole table".to_owned(),
-            (_, Some(filters)) => format!(", {}", count(filters as u64, "filter")),
-            _ => String::new(),
-        };
         // Unreadable blocks make the number of keys unknown.
         let bits = filter.bits_per_key.filter(|_| !record.lacks_blocks);
         let bits = bits.map_or_else(String::new, |bits| format!(", {bits:.2} bits per key"));
-        lines.push(format!("filter  {}{span}", shown(&filter.policy)));
+        lines.push(format!("filter  {}", shown(&filter.policy)));
         lines.push(format!("        {} bytes{bits}", filter.bytes));
         if let (Some(rate), Some(keys)) = (filter.false_positive_rate, filter.sampled_keys) {
             let rate = rate * 100.0;

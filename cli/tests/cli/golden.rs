@@ -235,22 +235,22 @@ fn info_says_why_a_filter_is_not_used() {
         (
             testdata(plain),
             "auto",
-            "filter  leveldb.BuiltinBloomFilter2, ",
+            "filter  leveldb.BuiltinBloomFilter2",
         ),
         (
             testdata(plain),
             "plain",
-            "filter  leveldb.BuiltinBloomFilter2, ",
+            "filter  leveldb.BuiltinBloomFilter2",
         ),
         (
             testdata(database),
             "auto",
-            "filter  leveldb.BuiltinBloomFilter2, ",
+            "filter  leveldb.BuiltinBloomFilter2",
         ),
         (
             testdata(database),
             "stored",
-            "filter  leveldb.BuiltinBloomFilter2, ",
+            "filter  leveldb.BuiltinBloomFilter2",
         ),
         (
             testdata(database),

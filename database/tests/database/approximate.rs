@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::{Log, batch, edit, internal, listing, scratch, write_database};
-use leveltable::DbTableBuilder;
+use leveltable::WriteOptions;
 use leveltable_database::{Database, TableMetadata};
 
 const KEYS: u64 = 8_000;
@@ -16,7 +16,7 @@ fn key(i: u64) -> String {
 /// A table of every `step`th key.
 fn write_table(dir: &Path, number: u64, keys: std::ops::Range<u64>, step: u64) -> TableMetadata {
     let path = dir.join(format!("{number:06}.ldb"));
-    let mut builder = DbTableBuilder::create(&path).unwrap();
+    let mut builder = WriteOptions::new().create_db(&path).unwrap();
     for i in keys.clone().step_by(step as usize) {
         let value: Vec<u8> = (0..100).map(|j| ((i * j * number) >> 3) as u8).collect();
         builder.put(key(i), number, value).unwrap();

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leveltable::bytes::Bytes;
-use leveltable::{DbTableBuilder, ErrorKind, ReadAt};
+use leveltable::{ErrorKind, ReadAt, WriteOptions};
 use leveltable_database::sister_crates::{self, Directory, FileSystem};
 use leveltable_database::{Database, DatabaseOptions, TableMetadata};
 
@@ -281,7 +281,9 @@ impl Flushing {
         if !dir.join("000004.log").exists() {
             fs::write(dir.join("000004.log"), []).unwrap();
         }
-        let mut table = DbTableBuilder::create(dir.join("000005.ldb")).unwrap();
+        let mut table = WriteOptions::new()
+            .create_db(dir.join("000005.ldb"))
+            .unwrap();
         table.put("a", 1001, "flushed").unwrap();
         table.finish().unwrap();
         let table = TableMetadata {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::{BLOCK, Log, batch, edit, internal, manifest, scratch, string, write_database};
-use leveltable::{DbTableBuilder, ErrorKind, Section, WriteOptions};
+use leveltable::{ErrorKind, Section, WriteOptions};
 use leveltable_database::{
     Batch, Database, DatabaseOptions, Edit, FileKind, GapKind, HistoryEntry, LogItem, LogReader,
     TableMetadata, VersionState,
@@ -379,7 +379,7 @@ fn tables_of_a_level_may_share_a_user_key_and_nothing_else() {
     let dir = scratch();
     let table = |number: u64, entries: &[(&str, u64)]| {
         let path = dir.path().join(format!("{number:06}.ldb"));
-        let mut builder = DbTableBuilder::create(&path).unwrap();
+        let mut builder = WriteOptions::new().create_db(&path).unwrap();
         for (key, sequence) in entries {
             builder
                 .put(key, *sequence, format!("{key}{sequence}"))
@@ -491,7 +491,7 @@ fn the_history_in_an_unknown_order_is_of_all_tables() {
     let dir = scratch();
     let table = |number: u64, entries: &[(&str, u64)]| {
         let path = dir.path().join(format!("{number:06}.ldb"));
-        let mut builder = DbTableBuilder::create(&path).unwrap();
+        let mut builder = WriteOptions::new().create_db(&path).unwrap();
         for (key, sequence) in entries {
             builder.put(key, *sequence, "value").unwrap();
         }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use leveltable::{DbTableBuilder, WriteOptions};
+use leveltable::WriteOptions;
 use leveltable_database::{Database, DatabaseOptions, FileKind};
 
 use crate::common::{Log, edit, internal, manifest, scratch, write_database};
@@ -161,7 +161,7 @@ fn a_table_that_a_compaction_removed_is_looked_for_again() {
     assert!(lent.advance().unwrap());
     // As a compaction does: another table, then the MANIFEST, and then the old tables go.
     let path = dir.join("000040.ldb");
-    let mut builder = DbTableBuilder::create(&path).unwrap();
+    let mut builder = WriteOptions::new().create_db(&path).unwrap();
     builder.put("000011/5", 50, "new").unwrap();
     builder.finish().unwrap();
     let table = leveltable_database::TableMetadata {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::common::{Log, batch, edit, internal, listing, scratch, take, write_database};
 use bytes::Bytes;
-use leveltable::DbTableBuilder;
+use leveltable::WriteOptions;
 use leveltable_database::{Database, TableMetadata};
 
 type Entry = (Bytes, Bytes);
@@ -31,7 +31,7 @@ fn changes(random: &mut fastrand::Rng, sequence: &mut u64) -> Changes {
 
 fn write_table(dir: &Path, number: u64, changes: &Changes) -> TableMetadata {
     let path = dir.join(format!("{number:06}.ldb"));
-    let mut builder = DbTableBuilder::create(&path).unwrap();
+    let mut builder = WriteOptions::new().create_db(&path).unwrap();
     for (key, (sequence, value)) in changes {
         match value {
             Some(value) => builder.put(key, *sequence, value).unwrap(),

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use crate::filter::{FilterEntry, FilterLayout, FilterPolicy, PrefixExtractor, RibbonFilterPolicy};
+use crate::filter::{FilterEntry, FilterPolicy, PrefixExtractor, RibbonFilterPolicy};
 use crate::format::Defect;
 use crate::format::filter_block::FilterBlockReader;
 use crate::format::footer::BlockHandle;
@@ -171,18 +171,6 @@ impl TableFilter {
         Ok(match &self.of {
             FilterContents::Keys(policy) => filter.key_may_match(&**policy, block, key),
             FilterContents::Prefixes(_) => filter.prefix_may_match(key),
-        })
-    }
-
-    /// The layout of the block; `None` if it is read whole and is not loaded.
-    pub(crate) fn layout(&self) -> Option<FilterLayout> {
-        let filters = match &self.divided {
-            Some(_) => 1,
-            None => self.whole.get()?.filter.filter_count,
-        };
-        Some(FilterLayout {
-            filters,
-            whole_table: !self.is_per_window().ok()?,
         })
     }
 

@@ -3,14 +3,13 @@
 use bytes::Bytes;
 
 use super::fetch::{Fetcher, REQUEST_LAYERS};
-#[cfg(doc)]
-use super::table::AsyncTable;
 use super::walk::WalkBlocks;
 use crate::error::{Error, Result};
 use crate::read::parts::bounds::{Bounds, Direction};
 use crate::read::walk::cursor::Cursor;
 
-/// The entries of an [`AsyncTable`] within bounds, in order; made by [`AsyncTable::range`].
+/// The entries of an [`AsyncTable`](crate::remote::AsyncTable) within bounds, in order; made by
+/// [`AsyncTable::range`](crate::remote::AsyncTable::range).
 ///
 /// [`next`](AsyncRange::next) returns entries to keep: each key is a copy, and values are slices of their blocks.
 /// [`advance`](AsyncRange::advance) lends them until its next call, which takes less than half the time;
@@ -52,8 +51,7 @@ impl AsyncRange {
         if cursor.ahead.limits.is_none() {
             let order = table.table.order_of(&cursor.bounds)?;
             let within = table.ask(|| parts.blocks_within(&cursor.bounds, order));
-            let blocks = within.await?;
-            cursor.limit_to(blocks);
+            cursor.ahead.limits = Some(within.await?);
         }
         self.blocks.unasked = cursor.ahead.limits();
         Ok(())
@@ -79,7 +77,7 @@ impl AsyncRange {
     ///
     /// # Errors
     ///
-    /// Errors of reading a data block; see [`AsyncTable::get`]. The range then ends.
+    /// Errors of reading a data block; see [`AsyncTable::get`](crate::remote::AsyncTable::get). The range then ends.
     pub async fn next(&mut self) -> Result<Option<(Bytes, Bytes)>> {
         let moved = self.advance().await?;
         Ok(moved.then(|| self.entry()))
@@ -112,7 +110,7 @@ impl AsyncRange {
         if !matches!(moved, Ok(true)) {
             // Nothing is left.
             self.cursor = self.table.table.cursor();
-            self.cursor.limit_to(0..0);
+            self.cursor.ahead.limits = Some(0..0);
         }
         moved
     }

@@ -16,7 +16,7 @@ use crate::filter::FilterEntry;
 use crate::format::properties::Properties;
 use crate::read::open::open_file;
 use crate::read::open::options::OpenOptions;
-use crate::read::parts::bounds::{KeyRange, prefix_bounds_from};
+use crate::read::parts::bounds::KeyRange;
 use crate::read::parts::index::Found;
 use crate::read::source::async_read_at::{AsyncReadAt, Tail};
 use crate::read::source::file::{FileSlice, TAIL_LEN, TableFile};
@@ -30,7 +30,7 @@ use crate::read::table::get_many::{Lookups, Values, blocks_of, sort_by_block};
 use crate::read::table::lookup::find_value;
 use crate::read::table::splits::splits_by_blocks;
 use crate::read::table::table_cache::OpenTable;
-use crate::read::walk::range::no_prefix_in;
+use crate::read::walk::range::prefix_range;
 
 /// An open table whose blocks are fetched from an [`AsyncReadAt`]: the asynchronous counterpart of [`Table`].
 ///
@@ -165,14 +165,9 @@ impl AsyncTable {
 
     /// The only data block to look for `key` in; `None` if filter and index exclude the key.
     async fn candidate(&self, key: &[u8], order: &Order) -> Result<Option<Found<'_>>> {
-        self.0
-            .ask(|| {
-                self.0
-                    .table
-                    .opened
-                    .ask_candidate(key, order, REQUEST_LAYERS)
-            })
-            .await
+        let opened = &self.0.table.opened;
+        let candidate = || opened.ask_candidate(key, order, REQUEST_LAYERS);
+        self.0.ask(candidate).await
     }
 
     /// The entries whose keys are within `bounds`, in order. Reads nothing if a filter of prefixes excludes them; see
@@ -192,9 +187,8 @@ impl AsyncTable {
         prefix: impl AsRef<[u8]>,
         start: Bound<impl AsRef<[u8]>>,
     ) -> AsyncRange {
-        // The order is not used, since the prefix need not be a valid key.
-        let error = self.0.table.order().ok().and_then(no_prefix_in);
-        let bounds = prefix_bounds_from(prefix.as_ref(), start);
+        let order = self.0.table.order().ok();
+        let (bounds, error) = prefix_range(order, prefix.as_ref(), start);
         AsyncRange::new(&self.0, bounds, error)
     }
 
@@ -206,9 +200,8 @@ impl AsyncTable {
     pub async fn splits(&self, n: usize) -> Result<Vec<(Bound<Bytes>, Bound<Bytes>)>> {
         let parts = &self.0.table.opened.parts;
         if self.0.table.order().is_ok() && splits_by_blocks(&parts.index, n) {
-            self.0
-                .read_parts(parts.index_parts(0..parts.index.len()))
-                .await?;
+            let all = parts.index_parts(0..parts.index.len());
+            self.0.read_parts(all).await?;
         }
         self.0.table.splits(n)
     }

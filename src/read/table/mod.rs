@@ -15,12 +15,10 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result};
-use crate::filter::{FilterEntry, FilterLayout};
+use crate::filter::FilterEntry;
 use crate::format::block::Block;
 use crate::format::properties::Properties;
-use crate::read::parts::Part;
 use crate::read::parts::bounds::{Bounds, Direction, KeyRange};
-use crate::read::parts::filter::TableFilter;
 use crate::read::parts::index::BlockRef;
 use crate::read::source::stats::Stats;
 use crate::read::store::ReadOptions;
@@ -63,7 +61,6 @@ use crate::read::table::splits::split;
 /// // Work done so far.
 /// assert!(!table.may_contain("cherry")?);
 /// assert!(table.stats().filter_rejected > 0);
-/// assert!(table.filter_layout()?.unwrap().whole_table);
 /// # Ok::<(), leveltable::Error>(())
 /// ```
 #[derive(Clone)]
@@ -345,21 +342,6 @@ impl Table {
     /// Size of the file in bytes.
     pub fn file_bytes(&self) -> u64 {
         self.opened.store.file.size
-    }
-
-    /// The layout of the filter block in use; `None` without one. Reads the filter, or of a divided one a piece, unless that is loaded.
-    ///
-    /// # Errors
-    ///
-    /// Errors of reading the filter.
-    pub fn filter_layout(&self) -> Result<Option<FilterLayout>> {
-        self.opened.read_parts(vec![Part::Filter(0)])?;
-        Ok(self
-            .opened
-            .parts
-            .filter
-            .as_ref()
-            .and_then(TableFilter::layout))
     }
 
     /// The order of the keys; an error if it is not known.

@@ -140,7 +140,7 @@ impl Cursor {
         let counters = &self.table.opened.store.file.counters;
         counters.add_answer(passes, Counter::PrefixPassed, Counter::PrefixRejected);
         if !passes {
-            self.limit_to(0..0);
+            self.ahead.limits = Some(0..0);
         }
     }
 
@@ -314,14 +314,9 @@ impl Cursor {
         if self.ahead.limits.is_none() {
             let (opened, order) = (&*self.table.opened, self.table.order_of(&self.bounds)?);
             let within = || opened.parts.blocks_within(&self.bounds, order);
-            self.limit_to(opened.ask(within)?);
+            self.ahead.limits = Some(opened.ask(within)?);
         }
         Ok(())
-    }
-
-    /// Says which blocks may have keys within the bounds.
-    pub(crate) fn limit_to(&mut self, blocks: Range<usize>) {
-        self.ahead.limits = Some(blocks);
     }
 
     /// Moves to the first entry of the blocks after the current one in `direction`. Some writers leave blocks empty.
@@ -451,12 +446,13 @@ impl Cursor {
     #[cold]
     pub(crate) fn fail(&mut self, defect: Defect) -> Error {
         self.unposition(None);
-        let offset = self.block_offset();
-        self.table
-            .opened
-            .store
-            .file
-            .locate(defect, Section::Data, offset)
+        self.locate(defect)
+    }
+
+    /// The error of a defect in the current block.
+    pub(crate) fn locate(&self, defect: Defect) -> Error {
+        let file = &self.table.opened.store.file;
+        file.locate(defect, Section::Data, self.block_offset())
     }
 }
 

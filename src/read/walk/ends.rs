@@ -39,25 +39,27 @@ pub(crate) struct DoubleEnded<C> {
 enum State {
     /// The entries after the front cursor's are left.
     Rest,
-    /// The front cursor's entry is left as well.
-    Current,
     /// Nothing is left, except the error of a range that could not be made.
     Over(Option<Error>),
 }
 
 impl<C: Walk> DoubleEnded<C> {
-    /// All entries from the position of `cursor` on, or an error instead.
+    /// All entries of `cursor`, which is before the first, or an error instead.
     pub(crate) fn new(cursor: C, error: Option<Error>) -> DoubleEnded<C> {
-        let state = match error {
-            None if cursor.is_on_entry() => State::Current,
-            None => State::Rest,
-            error => State::Over(error),
-        };
         DoubleEnded {
             front: cursor,
             back: None,
-            state,
+            state: error.map_or(State::Rest, |error| State::Over(Some(error))),
         }
+    }
+
+    /// From the ends of what `change` makes of the cursor. An error that is due stays due.
+    pub(crate) fn restart(self, change: impl FnOnce(C) -> C) -> DoubleEnded<C> {
+        let error = match self.state {
+            State::Over(error) => error,
+            State::Rest => None,
+        };
+        DoubleEnded::new(change(self.front), error)
     }
 
     /// The cursor, if all entries are left.
@@ -71,20 +73,12 @@ impl<C: Walk> DoubleEnded<C> {
 
     #[inline(always)]
     pub(crate) fn take(&mut self, direction: Direction) -> Option<Result<C::Entry>> {
-        match self.advance(direction) {
-            Ok(true) => Some(Ok(self.cursor(direction).entry())),
-            Ok(false) => None,
-            Err(error) => Some(Err(error)),
-        }
-    }
-
-    /// The cursor that takes entries in `direction`.
-    #[inline(always)]
-    pub(crate) fn cursor(&self, direction: Direction) -> &C {
-        match (direction, &self.back) {
-            (Direction::Backward, Some(back)) => back,
+        let moved = self.advance(direction);
+        let taken = match (direction, &self.back) {
+            (Direction::Backward, Some(back)) => &**back,
             _ => &self.front,
-        }
+        };
+        moved.map(|moved| moved.then(|| taken.entry())).transpose()
     }
 
     /// The cursor on the entry last taken from the front; `None` before the first and after the end.
@@ -93,7 +87,7 @@ impl<C: Walk> DoubleEnded<C> {
         matches!(self.state, State::Rest).then_some(&self.front)
     }
 
-    /// Takes an entry, for [`cursor`](DoubleEnded::cursor) to lend. Returns `false` if none is left.
+    /// Takes an entry. Returns `false` if none is left.
     #[inline(always)]
     pub(crate) fn advance(&mut self, direction: Direction) -> Result<bool> {
         let moved = match (&mut self.state, direction) {
@@ -110,12 +104,7 @@ impl<C: Walk> DoubleEnded<C> {
     /// Moves to the next entry from the front. Returns whether it is still to be taken.
     #[inline(always)]
     fn step_front(&mut self) -> Result<bool> {
-        let moved = if matches!(self.state, State::Current) {
-            self.state = State::Rest;
-            true
-        } else {
-            self.front.step(Direction::Forward)?
-        };
+        let moved = self.front.step(Direction::Forward)?;
         match &self.back {
             Some(back) if moved => Ok(self.front.compare(back)?.is_lt()),
             _ => Ok(moved),
@@ -137,8 +126,7 @@ impl<C: Walk> DoubleEnded<C> {
         };
         match &self.back {
             Some(back) if moved && self.front.is_on_entry() => {
-                let front = self.front.compare(back)?;
-                Ok(front.is_lt() || front.is_eq() && matches!(self.state, State::Current))
+                Ok(self.front.compare(back)?.is_lt())
             }
             _ => Ok(moved),
         }

@@ -3,8 +3,7 @@
 use bytes::Bytes;
 
 use crate::comparator::Order;
-use crate::error::{Error, Result, Section};
-use crate::format::Defect;
+use crate::error::Result;
 use crate::read::parts::bounds::{Bounds, Direction, is_within, key_of};
 use crate::sorted_input::SortedCursor;
 
@@ -64,13 +63,6 @@ impl Foreign {
 
     pub(crate) fn value_bytes(&self) -> Bytes {
         self.cursor.value_bytes()
-    }
-
-    /// The error of a defect in the current entry.
-    #[cold]
-    pub(crate) fn fail(&mut self, defect: Defect) -> Error {
-        self.end = Some(Direction::Forward);
-        defect.locate(Section::Data, 0)
     }
 
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<bool> {

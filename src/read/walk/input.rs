@@ -3,8 +3,7 @@
 use bytes::Bytes;
 
 use crate::comparator::Order;
-use crate::error::{Error, Result};
-use crate::format::Defect;
+use crate::error::Result;
 use crate::read::parts::bounds::Direction;
 use crate::read::walk::cursor::Cursor;
 use crate::read::walk::foreign::Foreign;
@@ -89,11 +88,5 @@ impl Input {
             Input::Run(run) => run.read(),
             Input::Foreign(foreign) => Ok(foreign.is_read()),
         }
-    }
-
-    /// The error of a defect in the current entry. The position is lost.
-    #[cold]
-    pub(crate) fn fail(&mut self, defect: Defect) -> Error {
-        each!(self, input => input.fail(defect))
     }
 }

@@ -6,16 +6,14 @@ use std::fmt;
 use bytes::Bytes;
 
 use crate::comparator::Order;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, Section};
 use crate::format::Defect;
 use crate::read::parts::bounds::Direction;
-#[cfg(doc)]
-use crate::read::table::Table;
 use crate::read::walk::cursor::{Cursor, lost};
 use crate::read::walk::input::Input;
 use crate::read::walk::run::differing;
 
-/// A cursor over the entries of several tables, in the order of their keys; made by [`Table::merge`].
+/// A cursor over the entries of several tables, in the order of their keys; made by [`Table::merge`](crate::Table::merge).
 ///
 /// Moves like a [`Cursor`](crate::Cursor): a new one stands before the first entry, each move returns whether it ended on an
 /// entry, and key and value are lent until the next move. Each input keeps one data block in memory. If a move of one input
@@ -169,7 +167,7 @@ impl MergeCursor {
     ///
     /// # Errors
     ///
-    /// Errors of reading a data block (see [`Table::get`]), as for all moves.
+    /// Errors of reading a data block (see [`Table::get`](crate::Table::get)), as for all moves.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
         self.place_all(Direction::Forward, |input| input.seek(key))
@@ -272,8 +270,10 @@ impl MergeCursor {
     /// The error of a defect in the current entry. The cursor then has no position.
     #[cold]
     pub(crate) fn fail(&mut self, defect: Defect) -> Error {
-        let current = self.inputs.get_mut(self.top);
-        let error = current.map_or_else(lost, |(_, input)| input.fail(defect));
+        let error = match self.current().and_then(Input::cursor) {
+            Some(cursor) => cursor.locate(defect),
+            None => defect.locate(Section::Data, 0),
+        };
         (self.top, self.is_lost) = (NONE, true);
         error
     }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::comparator::Order;
 use crate::error::{Error, ErrorKind, Result};
-use crate::read::parts::bounds::{Direction, KeyRange, prefix_bounds_from};
+use crate::read::parts::bounds::{Bounds, Direction, KeyRange, prefix_bounds_from};
 use crate::read::table::Table;
 use crate::read::walk::cursor::Cursor;
 use crate::read::walk::ends::DoubleEnded;
@@ -46,9 +46,7 @@ impl Table {
     /// # Ok::<(), leveltable::Error>(())
     /// ```
     pub fn range(&self, bounds: impl KeyRange) -> TableRange {
-        let mut cursor = Cursor::of_table(self, bounds.key_bounds());
-        let error = cursor.ask_prefixes().err();
-        TableRange(DoubleEnded::new(TableWalk::One(cursor), error))
+        TableRange::of_table(self, (bounds.key_bounds(), None))
     }
 
     /// The entries whose keys begin with `prefix`, from either end.
@@ -84,10 +82,8 @@ impl Table {
         prefix: impl AsRef<[u8]>,
         start: Bound<impl AsRef<[u8]>>,
     ) -> TableRange {
-        match self.order().ok().and_then(no_prefix_in) {
-            Some(error) => TableRange(DoubleEnded::new(self.iter().0.front, Some(error))),
-            None => self.range(prefix_bounds_from(prefix.as_ref(), start)),
-        }
+        let range = prefix_range(self.order().ok(), prefix.as_ref(), start);
+        TableRange::of_table(self, range)
     }
 
     /// Returns a cursor over the entries of several tables of one order, or of [ranges](Table::range) of them, before the
@@ -144,13 +140,18 @@ impl Table {
     }
 }
 
-/// The error for a prefix in an order in which its keys need not be adjacent. The order is not used on the prefix, which need
-/// not be a valid key.
-pub(crate) fn no_prefix_in(order: &Order) -> Option<Error> {
-    match order {
-        Order::Bytewise => None,
-        Order::Custom(comparator) => Some(no_prefixes(comparator.name())),
+/// The bounds of the keys that begin with `prefix`, from `start` on; in an order in which they need not be adjacent, an error. Such an
+/// order is not used on the prefix, which need not be a valid key.
+pub(crate) fn prefix_range(
+    order: Option<&Order>,
+    prefix: &[u8],
+    start: Bound<impl AsRef<[u8]>>,
+) -> (Bounds, Option<Error>) {
+    if let Some(Order::Custom(comparator)) = order {
+        let error = no_prefixes(comparator.name());
+        return ((Bound::Unbounded, Bound::Unbounded), Some(error));
     }
+    (prefix_bounds_from(prefix, start), None)
 }
 
 /// The error for a prefix in the order of this name, in which its keys need not be adjacent.
@@ -170,6 +171,13 @@ pub fn no_prefixes(name: &str) -> Error {
 pub struct TableRange(pub(crate) DoubleEnded<TableWalk>);
 
 impl TableRange {
+    /// The entries of a table within bounds, or an error.
+    fn of_table(table: &Table, (bounds, error): (Bounds, Option<Error>)) -> TableRange {
+        let mut cursor = Cursor::of_table(table, bounds);
+        let error = error.or_else(|| cursor.ask_prefixes().err());
+        TableRange(DoubleEnded::new(TableWalk::One(cursor), error))
+    }
+
     /// The entries of a sorted input within `bounds`, from either end, or for a merge: see [`SortedCursor`].
     ///
     /// Costs as much as the moves of the input; only the bounds are copied. A second copy of the input is made for the back.
@@ -290,22 +298,13 @@ impl From<&Table> for TableRange {
     }
 }
 
-/// All entries, as by [`Table::iter`].
-impl IntoIterator for &Table {
-    type Item = Result<(Bytes, Bytes)>;
-    type IntoIter = TableRange;
-
-    fn into_iter(self) -> TableRange {
-        self.iter()
-    }
-}
-
-/// The entries from the cursor's position on: from the current one, or from the first if the cursor stands before it.
+/// All entries of the cursor, wherever it stands.
 impl IntoIterator for MergeCursor {
     type Item = Result<(Bytes, Bytes)>;
     type IntoIter = TableRange;
 
-    fn into_iter(self) -> TableRange {
+    fn into_iter(mut self) -> TableRange {
+        self.rewind();
         TableRange(DoubleEnded::new(TableWalk::Merge(self), None))
     }
 }

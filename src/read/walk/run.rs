@@ -172,7 +172,7 @@ impl Run {
             let mut cursor = Cursor::of_table(&table, bounds);
             cursor.ask_prefixes()?;
             if cursor.is_ruled_out()? {
-                cursor.limit_to(0..0);
+                cursor.ahead.limits = Some(0..0);
             }
             self.cursor = Some(cursor);
         }
@@ -210,7 +210,9 @@ impl Run {
         let expected = format!("the table's {which} key to be {stated}, as {who}");
         let found = self.cursor.as_ref().map_or(&[][..], Cursor::key);
         let defect = Defect::new(expected, show_key(found));
-        self.fail(defect)
+        self.place = Place::Lost;
+        let cursor = self.cursor.as_mut();
+        cursor.map_or_else(lost, |cursor| cursor.fail(defect))
     }
 
     /// Checks that a table of the run has the run's order.
@@ -348,14 +350,6 @@ impl Run {
             return Err(self.fail_at(direction));
         }
         Ok(())
-    }
-
-    /// The error of a defect in the current entry. The position is lost.
-    #[cold]
-    pub(crate) fn fail(&mut self, defect: Defect) -> Error {
-        self.place = Place::Lost;
-        let cursor = self.cursor.as_mut();
-        cursor.map_or_else(lost, |cursor| cursor.fail(defect))
     }
 }
 
