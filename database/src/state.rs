@@ -133,8 +133,8 @@ pub(crate) struct State {
 const ATTEMPTS: u64 = 100;
 
 /// Repeats `work` a bounded number of times while it fails because the database has changed meanwhile. It fails in the end only if each
-/// time a flush happens while the logs are read, or a compaction between that and the opening of its tables. Open tables stay open: the
-/// sooner it tries again, the fewer are new.
+/// time a log becomes a table between the reading of the MANIFEST and the opening of that log, or a compaction happens before its tables
+/// are open. Open tables stay open: the sooner it tries again, the fewer are new.
 pub(crate) fn retry<T>(mut work: impl FnMut(u64) -> Result<T>) -> Result<T> {
     for attempt in 1..ATTEMPTS {
         match work(attempt) {
