@@ -287,13 +287,20 @@ impl DatabaseBuilder {
         if self.is_broken {
             return Err(broken());
         }
-        if self.is_full && self.comes_after_last(version.user_key)? {
-            self.end_table()?;
+        let is_next = self.is_full && self.comes_after_last(version.user_key)?;
+        match &mut self.table {
+            Some(table) if !is_next => table.add(version, value)?,
+            _ => {
+                // If its first entry is rejected, the table before it goes on.
+                let mut next = self.options.tables.build_db(Vec::new());
+                next.add(version, value)?;
+                self.end_table()?;
+                self.table = Some(next);
+            }
         }
-        let start = || self.options.tables.build_db(Vec::new());
-        let table = self.table.get_or_insert_with(start);
-        table.add(version, value)?;
-        self.is_full = table.table_mut().file_bytes() >= self.options.table_bytes;
+        let has_reached = |bytes| bytes >= self.options.table_bytes;
+        let table = self.table.as_mut();
+        self.is_full = table.is_some_and(|table| has_reached(table.table_mut().file_bytes()));
         if self.is_full {
             version.user_key.clone_into(&mut self.last_key);
         }

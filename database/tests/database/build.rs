@@ -246,6 +246,37 @@ fn options_are_taken_and_orders_named() {
     assert_eq!(names(scratch.path()), ["indexeddb"]);
 }
 
+/// A rejected entry begins no table: an empty one would be listed with keys that are none.
+#[test]
+fn a_rejected_first_entry_of_a_table_changes_nothing() {
+    let scratch = scratch();
+    let path = scratch.path().join("db");
+    let options = DatabaseBuildOptions::new().table_bytes(1);
+    let mut builder = DatabaseBuilder::create(&path, options).unwrap();
+    let version = |user_key: &'static str, sequence| InternalKey {
+        user_key: user_key.as_bytes(),
+        sequence,
+        value_type: ValueType::Value,
+    };
+    let reject = |builder: &mut DatabaseBuilder| {
+        let error = builder.add(version("c", 1 << 56), "").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
+    };
+    reject(&mut builder);
+    builder.add(version("b", 9), "new").unwrap();
+    reject(&mut builder);
+    builder.add(version("b", 4), "old").unwrap();
+    let error = builder.put("a", "").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfOrder, "{error}");
+    reject(&mut builder);
+    assert_eq!(builder.finish().unwrap().tables, 1);
+    let db = Database::open_read_only(&path).unwrap();
+    assert_eq!(
+        contents(&db),
+        Model::from([(b"b".to_vec(), b"new".to_vec())])
+    );
+}
+
 #[test]
 fn what_is_out_of_order_is_refused_and_the_rest_goes_on() {
     let scratch = scratch();

@@ -446,9 +446,8 @@ fn holes_of_logs_are_losses_of_any_key_and_gaps_without_holes_are_none() {
     let cut = &all[..all.len() - 1];
     let is_cut = dir(&[("000004.log", cut)]);
     assert_eq!(is_cut.holds("a=v b=v"), NOTHING);
-    let notes: Vec<_> = { is_cut.repair().0.findings.iter() }
-        .map(ToString::to_string)
-        .collect();
+    let report = is_cut.repair().0;
+    let notes: Vec<_> = report.findings.iter().map(ToString::to_string).collect();
     let words = "bytes of a record that its writer did not finish";
     assert!(
         matches!(&notes[..], [note] if note.starts_with("note: 000004.log at offset ") && note.ends_with(words)),
