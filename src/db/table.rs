@@ -155,7 +155,7 @@ impl DbTable {
     /// All entries of the user keys that begin with `prefix`, like [`range`](DbTable::range).
     ///
     /// Only in bytewise order do such user keys always lie together. In any other order the only item is an error of
-    /// [`ErrorKind::Comparator`]: use a range there.
+    /// [`ErrorKind::Comparator`](crate::ErrorKind::Comparator): use a range there.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbRange {
         self.prefix_from(prefix, Bound::<&[u8]>::Unbounded)
     }

@@ -64,8 +64,8 @@ impl AsyncRange {
         self
     }
 
-    /// Says that all entries of the range will be read, of an [`AsyncTable`]: requests are of 8 MiB from the first on, six at a
-    /// time, instead of growing to that. Saves some two round trips, and wastes up to 48 MiB of reads if the caller stops early.
+    /// Says that all entries of the range will be read, of an [`AsyncTable`](super::table::AsyncTable): requests are of 8 MiB from the
+    /// first on, six at a time, instead of growing to that. Saves some two round trips, and wastes up to 48 MiB of reads if the caller stops early.
     pub fn expect_all(mut self) -> AsyncRange {
         self.blocks.expect_all();
         self
