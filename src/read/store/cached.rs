@@ -1,5 +1,6 @@
 //! Where the cached data blocks of a table are.
 
+use std::array;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
@@ -42,7 +43,12 @@ impl ReadBlock {
 /// asks the filter, and locked only afterwards: a locked instruction lets nothing overtake it. So a lookup by default takes 1.2 times
 /// as long as in a mapped table of 20,000 entries, and 1.35 times in one of 100,000.
 #[derive(Debug, Default)]
-pub(crate) struct CachedBlocks(OnceLock<Box<[Place]>>);
+pub(crate) struct CachedBlocks(OnceLock<Box<[Group]>>);
+
+/// Adjacent blocks, whose places take memory when the cache takes the first of them: those of all blocks of a large table would take a
+/// millisecond of its first lookup.
+type Group = OnceLock<Box<[Place; GROUP]>>;
+const GROUP: usize = 64;
 
 /// A block that may be in the cache.
 #[derive(Debug, Default)]
@@ -100,8 +106,11 @@ impl CachedBlocks {
         read: ReadBlock,
         keep: impl FnOnce(Arc<ReadBlock>),
     ) {
-        self.0
-            .get_or_init(|| (0..blocks).map(|_| Place::default()).collect());
+        let groups = || (0..blocks.div_ceil(GROUP)).map(|_| Group::new()).collect();
+        let groups = self.0.get_or_init(groups);
+        if let Some(group) = groups.get(block / GROUP) {
+            group.get_or_init(|| Box::new(array::from_fn(|_| Place::default())));
+        }
         if let Some(place) = self.place(block)
             && let mut known = place.lock()
             && known.strong_count() == 0
@@ -116,18 +125,21 @@ impl CachedBlocks {
 
     /// The numbers of the blocks in the cache.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = usize> {
-        let blocks = self.0.get().map_or(0, |places| places.len());
+        let blocks = self.0.get().map_or(0, |groups| groups.len() * GROUP);
         (0..blocks).filter(|&block| self.has(block))
     }
 
-    /// Bytes of memory that this takes: 32 for each block of the table, once one is in the cache.
+    /// Bytes of memory that this takes: 32 for each block of the groups that the cache has, or had, blocks of.
     pub(crate) fn weight(&self) -> usize {
-        self.0.get().map_or(0, |places| size_of_val(&**places))
+        let groups = self.0.get().map_or(&[][..], |groups| groups);
+        let places = groups.iter().filter_map(Group::get);
+        size_of_val(groups) + places.map(|places| size_of_val(&**places)).sum::<usize>()
     }
 
     #[inline]
     fn place(&self, block: usize) -> Option<&Place> {
-        self.0.get()?.get(block)
+        let group = self.0.get()?.get(block / GROUP)?;
+        group.get()?.get(block % GROUP)
     }
 }
 
@@ -149,7 +161,10 @@ mod tests {
         assert!(blocks.get(2).is_none() && !blocks.has(2) && blocks.get(4).is_none());
         blocks.put(2, 4, block(b"third"), |read| cache.push(read));
         assert_eq!(blocks.get(2).unwrap().bytes, "third");
-        assert_eq!(blocks.weight(), 4 * size_of::<Place>());
+        assert_eq!(
+            blocks.weight(),
+            size_of::<Group>() + GROUP * size_of::<Place>()
+        );
     }
 
     #[test]

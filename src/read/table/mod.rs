@@ -370,7 +370,8 @@ impl Table {
     }
 
     /// Bytes of memory that the table takes, as the allocator counts them: some kilobytes, and the loaded pieces of index and filter.
-    /// It grows with use, up to the sizes of both, and by 32 bytes per data block when a cache takes the first of its blocks.
+    /// It grows with use, up to the sizes of both, and by 2 KiB for each 64 data blocks when a cache takes the first of
+    /// them.
     ///
     /// Excludes the blocks in a cache, and for a file in memory everything in that file: its [size](Table::file_bytes) is the caller's to
     /// count. Reads nothing and takes no lock; a few nanoseconds, unless parts were loaded since the last call.
