@@ -298,9 +298,8 @@ impl DatabaseBuilder {
                 self.table = Some(next);
             }
         }
-        let has_reached = |bytes| bytes >= self.options.table_bytes;
-        let table = self.table.as_mut();
-        self.is_full = table.is_some_and(|table| has_reached(table.table_mut().file_bytes()));
+        let (table, full) = (self.table.as_mut(), self.options.table_bytes);
+        self.is_full = table.is_some_and(|table| table.table_mut().file_bytes() >= full);
         if self.is_full {
             version.user_key.clone_into(&mut self.last_key);
         }

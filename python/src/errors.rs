@@ -30,13 +30,13 @@ fn hint(error: &Error) -> Option<&'static str> {
     error.hint()?;
     let section = error.corruption().map(|damage| damage.section);
     let directory = error.path().and_then(Path::parent);
-    let is_of_database = directory.is_some_and(|directory| directory.join("CURRENT").exists());
+    let is_of_database = || directory.is_some_and(|directory| directory.join("CURRENT").exists());
     match (error.kind(), section) {
         (ErrorKind::Io | ErrorKind::NotADatabase, _) | (_, Some(Section::Manifest)) => Some(REPAIR),
         (_, Some(Section::Log)) => Some(
             "`skip_damaged=True` reads the database without the damaged records, and reports them",
         ),
-        (_, Some(_)) if is_of_database => Some(REPAIR),
+        (_, Some(_)) if is_of_database() => Some(REPAIR),
         (_, Some(_)) => Some("`verify` lists all damage, and `salvage` copies what is sound"),
         _ => None,
     }

@@ -7,7 +7,8 @@ use crate::sorted_input::SortedInput;
 
 /// The entries that outlive a compaction: those that somebody can still see.
 ///
-/// How many tables it is written to is up to the caller. All versions of a user key belong in the same one, if a lookup asks one table of a level. `D` says which deletions [are dropped](Compaction::drop_deletions_where).
+/// How many tables it is written to is up to the caller. All versions of a user key belong in the same one, if a lookup asks one table
+/// of a level. `D` says which deletions [are dropped](Compaction::drop_deletions_where).
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Compaction<D = fn(&[u8]) -> bool> {

@@ -191,15 +191,6 @@ pub(crate) fn prefetch_part(block: &[u8], part: SearchPart) {
     }
 }
 
-/// Prefetches what a search in `part` of a block reads that is, or once was, at an address: the block's end, with the restarts, and
-/// the start of the walk, which is usually on another page, so that both address translations overlap.
-#[inline]
-fn prefetch_part_at(block: usize, len: usize, part: SearchPart) {
-    prefetch_address(block.wrapping_add(len.saturating_sub(1)));
-    let walked = block.wrapping_add(LINE * usize::from(part.line));
-    (0..WALKED).for_each(|line| prefetch_address(walked.wrapping_add(LINE * line)));
-}
-
 /// Where a block is, or once was, so that its parts can be prefetched: its address, and in the lower 16 bits the number of its lines.
 #[derive(Debug, Default)]
 pub(crate) struct BlockAddress(AtomicU64);
@@ -211,11 +202,15 @@ impl BlockAddress {
         self.0.store(address << 16 | lines as u64, Relaxed);
     }
 
+    /// Like [`prefetch_part`], but lines beyond the block's end as well: in a batch of lookups in memory, these cost 3 to 8 %.
     #[inline]
     pub(crate) fn prefetch(&self, part: SearchPart) {
         let known = self.0.load(Relaxed);
+        let block = (known >> 16) as usize;
         let len = LINE * usize::from(known as u16);
-        prefetch_part_at((known >> 16) as usize, len, part);
+        prefetch_address(block.wrapping_add(len.saturating_sub(1)));
+        let walked = block.wrapping_add(LINE * usize::from(part.line));
+        (0..WALKED).for_each(|line| prefetch_address(walked.wrapping_add(LINE * line)));
     }
 }
 

@@ -51,7 +51,7 @@ impl AsyncRange {
         if cursor.ahead.limits.is_none() {
             let order = table.table.order_of(&cursor.bounds)?;
             let within = table.ask(|| parts.blocks_within(&cursor.bounds, order));
-            cursor.ahead.limits = Some(within.await?);
+            cursor.limit_to(within.await?);
         }
         self.blocks.unasked = cursor.ahead.limits();
         Ok(())
@@ -110,7 +110,7 @@ impl AsyncRange {
         if !matches!(moved, Ok(true)) {
             // Nothing is left.
             self.cursor = self.table.table.cursor();
-            self.cursor.ahead.limits = Some(0..0);
+            self.cursor.limit_to(0..0);
         }
         moved
     }

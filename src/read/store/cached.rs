@@ -108,10 +108,10 @@ impl CachedBlocks {
     ) {
         let groups = || (0..blocks.div_ceil(GROUP)).map(|_| Group::new()).collect();
         let groups = self.0.get_or_init(groups);
-        if let Some(group) = groups.get(block / GROUP) {
-            group.get_or_init(|| Box::new(array::from_fn(|_| Place::default())));
-        }
-        if let Some(place) = self.place(block)
+        let places = groups
+            .get(block / GROUP)
+            .map(|group| group.get_or_init(|| Box::new(array::from_fn(|_| Place::default()))));
+        if let Some(place) = places.and_then(|places| places.get(block % GROUP))
             && let mut known = place.lock()
             && known.strong_count() == 0
         {

@@ -140,7 +140,7 @@ impl Cursor {
         let counters = &self.table.opened.store.file.counters;
         counters.add_answer(passes, Counter::PrefixPassed, Counter::PrefixRejected);
         if !passes {
-            self.ahead.limits = Some(0..0);
+            self.limit_to(0..0);
         }
     }
 
@@ -314,9 +314,14 @@ impl Cursor {
         if self.ahead.limits.is_none() {
             let (opened, order) = (&*self.table.opened, self.table.order_of(&self.bounds)?);
             let within = || opened.parts.blocks_within(&self.bounds, order);
-            self.ahead.limits = Some(opened.ask(within)?);
+            self.limit_to(opened.ask(within)?);
         }
         Ok(())
+    }
+
+    /// Says which blocks may have keys within the bounds.
+    pub(crate) fn limit_to(&mut self, blocks: Range<usize>) {
+        self.ahead.limits = Some(blocks);
     }
 
     /// Moves to the first entry of the blocks after the current one in `direction`. Some writers leave blocks empty.

@@ -172,7 +172,7 @@ impl Run {
             let mut cursor = Cursor::of_table(&table, bounds);
             cursor.ask_prefixes()?;
             if cursor.is_ruled_out()? {
-                cursor.ahead.limits = Some(0..0);
+                cursor.limit_to(0..0);
             }
             self.cursor = Some(cursor);
         }
